@@ -1,0 +1,213 @@
+"""What is said in one episode, as frozen data: problem, messages, turns, ending, grade; and its JSON.
+
+Everything else in rema_env is a pure function of these values. Nothing here knows tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+
+class Ending(StrEnum):
+    """How an episode ended. Only `FINISHED` terminates in PettingZoo's sense; all others truncate."""
+
+    FINISHED = "finished"
+    ROUND_LIMIT = "round_limit"
+    MESSAGE_LIMIT = "message_limit"
+    CONTEXT_FULL = "context_full"
+    INVALID_ACTION = "invalid_action"
+    ABORTED = "aborted"
+
+    @property
+    def terminated(self) -> bool:
+        """True where the dialogue came to its own end."""
+        return self is Ending.FINISHED
+
+
+class Finish(StrEnum):
+    """How one message ended.
+
+    `STOP`: the speaker ended it. `LENGTH`: the limit of tokens a message cut it. `CONTEXT_FULL`: the chat no longer
+    fitted, nothing was said. `ABORTED`: the speaker was lost (a dead server, a time limit, a cancellation).
+    """
+
+    STOP = "stop"
+    LENGTH = "length"
+    CONTEXT_FULL = "context_full"
+    ABORTED = "aborted"
+
+
+class Message(str):
+    """What a seat says: a `str` that also knows how it ended.
+
+    A plain `str` passed to `env.step` counts as `Message(text)`, one that stopped by itself.
+
+    Attributes:
+        finish: how the message ended.
+        reasoning: the speaker's private reasoning block, kept in the transcript; neither shown to the partner nor
+            searched for flag and answer.
+    """
+
+    finish: Finish
+    reasoning: str
+
+    def __new__(cls, text: str = "", finish: Finish | str = Finish.STOP, reasoning: str = "") -> Message:
+        message = super().__new__(cls, text)
+        message.finish = Finish(finish)
+        message.reasoning = reasoning
+        return message
+
+    def __getnewargs__(self) -> tuple[str, Finish, str]:
+        return str(self), self.finish, self.reasoning
+
+    def __eq__(self, other: object) -> bool:
+        """Equal to any equal text; two messages also have to agree on how they ended."""
+        if isinstance(other, Message):
+            return str.__eq__(self, other) and (self.finish, self.reasoning) == (other.finish, other.reasoning)
+        return str.__eq__(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = str.__hash__
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A question with its golden answer.
+
+    Attributes:
+        id: unique within its source; names the problem in episodes, metrics and error messages.
+        question: what both agents are asked.
+        answer: the golden answer as text, without a box.
+        level: difficulty as the source names it, or None.
+        source: where it comes from, e.g. "arithmetic" or a file name.
+        extra: further fields that a task needs (sides of a pair, a subject), JSON values only.
+    """
+
+    id: str
+    question: str
+    answer: str
+    level: int | str | None = None
+    source: str = ""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One message by one agent (`meta_0`, `reasoner_0`, ...)."""
+
+    agent: str
+    message: Message
+
+    @property
+    def role(self) -> str:
+        """The agent's name without its number, e.g. `meta`."""
+        return role_of(self.agent)
+
+
+def role_of(agent: str) -> str:
+    """The role that an agent plays: `meta_0` plays `meta`."""
+    return agent.rpartition("_")[0]
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """All that was said about one problem so far, and how it ended (None while it goes on)."""
+
+    problem: Problem
+    turns: tuple[Turn, ...] = ()
+    ending: Ending | None = None
+
+    def said(self, agent: str, message: str) -> Transcript:
+        """This transcript with one more turn."""
+        message = message if isinstance(message, Message) else Message(message)
+        return replace(self, turns=(*self.turns, Turn(agent, message)))
+
+    def ended(self, ending: Ending) -> Transcript:
+        """This transcript, closed."""
+        return replace(self, ending=ending)
+
+    def by(self, role: str) -> tuple[Message, ...]:
+        """All messages of one role, in order."""
+        return tuple(turn.message for turn in self.turns if turn.role == role)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; `from_json` restores an equal transcript."""
+        return {
+            "problem": problem_to_json(self.problem),
+            "turns": [
+                {"agent": t.agent, "text": str(t.message), "finish": str(t.message.finish)}
+                | ({"reasoning": t.message.reasoning} if t.message.reasoning else {})
+                for t in self.turns
+            ],
+            "ending": None if self.ending is None else str(self.ending),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Transcript:
+        """The transcript that `to_json` wrote. Raises KeyError or ValueError on anything else."""
+        turns = tuple(
+            Turn(t["agent"], Message(t["text"], t.get("finish", Finish.STOP), t.get("reasoning", "")))
+            for t in data["turns"]
+        )
+        ending = data.get("ending")
+        return cls(problem_from_json(data["problem"]), turns, None if ending is None else Ending(ending))
+
+
+def problem_to_json(problem: Problem) -> dict[str, Any]:
+    """The problem's fields as plain JSON values."""
+    return {
+        "id": problem.id,
+        "question": problem.question,
+        "answer": problem.answer,
+        "level": problem.level,
+        "source": problem.source,
+        "extra": dict(problem.extra),
+    }
+
+
+def problem_from_json(data: Mapping[str, Any]) -> Problem:
+    """A problem from a mapping with at least `question` and `answer`; `id` defaults to the question."""
+    missing = [name for name in ("question", "answer") if name not in data]
+    if missing:
+        raise ValueError(f"a problem needs question and answer; {', '.join(missing)} missing, got {sorted(data)}")
+    return Problem(
+        id=str(data.get("id", data["question"])),
+        question=str(data["question"]),
+        answer=str(data["answer"]),
+        level=data.get("level"),
+        source=str(data.get("source", "")),
+        extra=dict(data.get("extra", {})),
+    )
+
+
+class Outcome(StrEnum):
+    """What grading an answer came to; only `RIGHT` scores above 0 for graders that score 0 or 1."""
+
+    RIGHT = "right"
+    WRONG = "wrong"
+    NO_ANSWER = "no_answer"
+    UNPARSABLE = "unparsable"
+    TOO_LONG = "too_long"
+    TIMED_OUT = "timed_out"
+    OUT_OF_MEMORY = "out_of_memory"
+    CRASHED = "crashed"
+
+
+@dataclass(frozen=True)
+class Grade:
+    """The verdict on one answer.
+
+    Attributes:
+        score: in [0, 1].
+        outcome: why.
+        extracted: the answer that was found in the message, None where there was none.
+    """
+
+    score: float
+    outcome: Outcome
+    extracted: str | None = None
