@@ -1,0 +1,224 @@
+"""Episodes -> rows -> padded tensors, and how a batch is cut: minibatches, then micro-batches by token budget.
+
+A trajectory is one agent's calls in one episode. Its calls join into one row of tokens as long as each prompt starts
+with the row so far; where a chat template rewrites history a trajectory becomes several rows. Rewards, groups and
+shares count trajectories, never rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rema_agents.types import Call, Episode
+from rema_env.transcript import Ending
+
+
+@dataclass(frozen=True)
+class Batch:
+    """All rows of the policy's trajectories in one step, padded on the right, on the CPU.
+
+    Stages never write into it: `with_tensors` returns a new batch that also holds what a stage computed, read as an
+    attribute (`batch.old_logp_BT`, `batch.adv_BT`, `batch.share_BT`, ...). A tensor's suffix names its axes; those
+    that start with B are cut with the rows.
+
+    Attributes:
+        ids_BT: int64 token ids; 0 beyond a row's length.
+        turn_BT: int64, the turn within its trajectory of each sampled token, -1 for all others (prompt, padding).
+        sampled_logp_BT: float32 [nats] as the sampler reported; 0 where turn_BT is -1.
+        length_B: int64 [tokens].
+        trajectory_B: int64, index into the S axis.
+        reward_S: float32, the trajectory's total reward.
+        group_S: int64, one number for each (agent, problem).
+        agent_S: int64, index into `agents`.
+        episode_S: int64, index into the list of episodes.
+        agents: names.
+        more: what later stages added.
+    """
+
+    ids_BT: Tensor
+    turn_BT: Tensor
+    sampled_logp_BT: Tensor
+    length_B: Tensor
+    trajectory_B: Tensor
+    reward_S: Tensor
+    group_S: Tensor
+    agent_S: Tensor
+    episode_S: Tensor
+    agents: tuple[str, ...]
+    more: Mapping[str, Tensor] = field(default_factory=dict)
+
+    def __getattr__(self, name: str) -> Any:
+        more = self.__dict__.get("more", {})
+        if name in more:
+            return more[name]
+        raise AttributeError(f"the batch has no {name} here; later stages have added: {', '.join(more) or 'nothing'}")
+
+    def __len__(self) -> int:
+        return len(self.ids_BT)
+
+    @property
+    def trained_BT(self) -> Tensor:
+        """bool, True at exactly the sampled tokens."""
+        return self.turn_BT >= 0
+
+    @property
+    def tokens(self) -> int:
+        """Real tokens, padding not counted."""
+        return int(self.length_B.sum())
+
+    def with_tensors(self, **tensors: Tensor) -> Batch:
+        """A new batch that also holds these."""
+        return replace(self, more={**self.more, **tensors})
+
+    def rows(self, index: Tensor) -> Batch:
+        """The rows at `index`, cut to the longest of them. Trajectory numbers stay those of the whole step."""
+        length_B = self.length_B[index]
+        T = int(length_B.max()) if len(index) else 0
+
+        def cut(name: str, tensor: Tensor) -> Tensor:
+            axes = name.rpartition("_")[2]
+            if not axes.startswith("B"):
+                return tensor
+            return tensor[index, :T] if axes.startswith("BT") else tensor[index]
+
+        return replace(
+            self,
+            **{n: cut(n, getattr(self, n)) for n in ("ids_BT", "turn_BT", "sampled_logp_BT", "trajectory_B")},
+            length_B=length_B,
+            more={n: cut(n, t) for n, t in self.more.items()},
+        )
+
+    def of_trajectories(self, keep_S: Tensor) -> Batch:
+        """The rows whose trajectory has True in `keep_S`."""
+        return self.rows(torch.nonzero(keep_S[self.trajectory_B]).flatten())
+
+
+@dataclass(frozen=True)
+class Row:
+    """Calls of one trajectory joined into one token sequence; three arrays of the same length."""
+
+    ids: np.ndarray
+    turn: np.ndarray
+    sampled_logp: np.ndarray
+
+
+def join_calls(calls: Sequence[Call], *, split: bool = False) -> list[Row]:
+    """The rows of one trajectory: a call extends the row only where its prompt starts with the row so far.
+
+    Args:
+        calls: of one agent in one episode, in order.
+        split: keep every call as a row of its own.
+    """
+    rows: list[Row] = []
+    ids: list[int] = []
+    turn: list[int] = []
+    logp: list[float] = []
+
+    def close() -> None:
+        if ids:
+            rows.append(Row(np.array(ids), np.array(turn), np.array(logp, dtype=np.float32)))
+
+    for k, call in enumerate(calls):
+        done, prompt = call.completion, list(call.prompt_ids)
+        if len(done.logps) not in (0, len(done.token_ids)):
+            raise ValueError(
+                f"{call.agent}, turn {call.turn}: {len(done.token_ids)} sampled ids but {len(done.logps)} log-probabilities"
+            )
+        if split or prompt[: len(ids)] != ids:
+            close()
+            ids, turn, logp = [], [], []
+        fresh = prompt[len(ids) :]
+        ids += [*fresh, *done.token_ids]
+        turn += [-1] * len(fresh) + [k] * len(done.token_ids)
+        logp += [0.0] * len(fresh) + list(done.logps or [0.0] * len(done.token_ids))
+    close()
+    return rows
+
+
+def make_batch(episodes: Sequence[Episode], agents: Sequence[str], *, split_rows: bool = False) -> Batch:
+    """The batch of all trajectories of `agents` in `episodes`.
+
+    An aborted episode is never trained on, nor a trajectory without a sampled token. Raises ValueError where nothing
+    is left.
+
+    Args:
+        episodes: of one step; `episode.group` says which of them share a problem.
+        agents: those that learn; each has its own groups, so shared weights never mix the roles' baselines.
+        split_rows: one row for each call (for tests and for templates that rewrite everything).
+    """
+    rows: list[Row] = []
+    trajectory: list[int] = []
+    per_trajectory: list[tuple[float, int, int, int]] = []
+    for e, episode in enumerate(episodes):
+        if episode.ending is Ending.ABORTED:
+            continue
+        for a, agent in enumerate(agents):
+            joined = join_calls([c for c in episode.calls if c.agent == agent], split=split_rows)
+            if not any((row.turn >= 0).any() for row in joined):
+                continue
+            rows += joined
+            trajectory += [len(per_trajectory)] * len(joined)
+            per_trajectory.append((episode.rewards[agent], episode.group * len(agents) + a, a, e))
+    if not rows:
+        raise ValueError(
+            f"nothing to train on: none of the {len(episodes)} episodes holds a sampled token of {', '.join(agents)} "
+            "(were all aborted?)"
+        )
+    reward, group, agent_index, episode_index = zip(*per_trajectory, strict=True)
+    return Batch(
+        ids_BT=_pad([row.ids for row in rows], 0, torch.int64),
+        turn_BT=_pad([row.turn for row in rows], -1, torch.int64),
+        sampled_logp_BT=_pad([row.sampled_logp for row in rows], 0.0, torch.float32),
+        length_B=torch.tensor([len(row.ids) for row in rows]),
+        trajectory_B=torch.tensor(trajectory),
+        reward_S=torch.tensor(reward, dtype=torch.float32),
+        group_S=torch.tensor(group),
+        agent_S=torch.tensor(agent_index),
+        episode_S=torch.tensor(episode_index),
+        agents=tuple(agents),
+    )
+
+
+def _pad(rows: Sequence[np.ndarray], fill: float, dtype: torch.dtype) -> Tensor:
+    out_BT = torch.full((len(rows), max(len(row) for row in rows)), fill, dtype=dtype)
+    for b, row in enumerate(rows):
+        out_BT[b, : len(row)] = torch.from_numpy(row)
+    return out_BT
+
+
+def minibatches(batch: Batch, count: int, *, seed: Sequence[int]) -> Iterator[Batch]:
+    """The batch in `count` parts of whole trajectories, shuffled by `seed`; a part left empty is skipped."""
+    trajectories = torch.unique(batch.trajectory_B)
+    order = np.random.default_rng(list(seed)).permutation(len(trajectories))
+    for part in np.array_split(order, count):
+        if len(part):
+            keep_S = torch.zeros(len(batch.reward_S), dtype=torch.bool)
+            keep_S[trajectories[torch.from_numpy(part)]] = True
+            yield batch.of_trajectories(keep_S)
+
+
+def micro_batches(batch: Batch, tokens: int) -> Iterator[Tensor]:
+    """Row indices of micro-batches: rows x longest row <= `tokens`, sorted by length, trajectories kept whole.
+
+    A single trajectory beyond the budget gets a micro-batch of its own: it has to be computed somewhere.
+    """
+    rows_of: dict[int, list[int]] = {}
+    for b, s in enumerate(batch.trajectory_B.tolist()):
+        rows_of.setdefault(s, []).append(b)
+    length = batch.length_B.tolist()
+    ordered = sorted(rows_of.values(), key=lambda rows: max(length[b] for b in rows))
+    current: list[int] = []
+    for rows in ordered:
+        longest = max(length[b] for b in rows)
+        if current and (len(current) + len(rows)) * longest > tokens:
+            yield torch.tensor(current)
+            current = []
+        current += rows
+    if current:
+        yield torch.tensor(current)
