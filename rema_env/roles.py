@@ -1,0 +1,138 @@
+r"""What each role is told, and the tags it is told to use.
+
+One object stands behind a tag everywhere: the prompt shows its `text` or `example`, and the check that looks for it is its
+method. So what a prompt asks for and what is checked cannot drift apart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class FinishFlag:
+    """The tag with which the meta-thinker closes a dialogue."""
+
+    text: str = "[FINISH]"
+
+    def ends(self, message: str) -> bool:
+        """True where the message ends with the flag and whitespace or nothing stands before it.
+
+        Trailing whitespace does not count. A flag that is quoted, or that text follows, closes nothing.
+        """
+        body = message.rstrip()
+        if not body.endswith(self.text):
+            return False
+        before = body[: -len(self.text)]
+        return not before or before[-1].isspace()
+
+
+@dataclass(frozen=True)
+class Box:
+    r"""The command that holds an answer: `\boxed{}`."""
+
+    command: str = r"\boxed"
+
+    @property
+    def text(self) -> str:
+        """The empty box, as prompts name it."""
+        return self.command + "{}"
+
+    def example(self, answer: str) -> str:
+        """An answer in its box."""
+        return f"{self.command}{{{answer}}}"
+
+    def holds(self, message: str) -> bool:
+        """True where the message has a box with something in it."""
+        return re.search(re.escape(self.command) + r"\s*\{\s*[^\s}]", message) is not None
+
+
+@dataclass(frozen=True)
+class VerdictTag:
+    """The verdict on two answers: `[[A]]` or `[[B]]`."""
+
+    sides: tuple[str, str] = ("A", "B")
+
+    def example(self, side: str) -> str:
+        """The verdict for one side."""
+        return f"[[{side}]]"
+
+    @property
+    def text(self) -> str:
+        """Both verdicts, as prompts name them."""
+        return " or ".join(map(self.example, self.sides))
+
+    def holds(self, message: str) -> bool:
+        """True where the message has a verdict for exactly one side."""
+        return sum(self.example(side) in message for side in self.sides) == 1
+
+
+FINISH_FLAG = FinishFlag()
+BOX = Box()
+VERDICT = VerdictTag()
+
+_FINAL = f"put your final answer in {BOX.text}, as in {BOX.example('42')}"
+
+MATH_PROMPTS: Mapping[str, Mapping[str, str]] = {
+    "multi_turn": {
+        "meta": (
+            "You are the meta-thinker in a conversation about a math problem. Your partner, the reasoner, does all"
+            " calculation and proof; you do the high-level thinking that a person would do about how to get there.\n"
+            "In each message, say what to do next and why: explore different angles, split the problem into smaller"
+            " steps, look back at what the reasoner found and question it, go back when a path fails, or ask for another"
+            " solution to compare with. Do not work out the steps yourself and do not state the answer.\n"
+            "When you are convinced that the solution is right and complete, confirm it, ask the reasoner to state the final"
+            f" answer, and end that message with {FINISH_FLAG.text}. Write {FINISH_FLAG.text} nowhere else."
+        ),
+        "reasoner": (
+            "You are the reasoner in a conversation about a math problem. Your partner, the meta-thinker, tells you what to"
+            " do next.\nFollow each instruction and reason step by step, showing the work that it asks for and no more."
+            f" Only when you are asked to state the final answer, {_FINAL}."
+        ),
+    },
+    "single_turn": {
+        "meta": (
+            "You teach a weaker solver how to approach math problems. First think about the problem. Then write one"
+            " instruction for the solver: a clear high-level plan, in steps, that leads to the solution.\n"
+            "The solver does the calculation. Your instruction must not contain the answer: you are penalised if it does,"
+            f" and for writing {BOX.text} anywhere in it."
+        ),
+        "reasoner": (
+            "You solve math problems. With each problem comes an instruction. Follow it exactly, reason step by step, and"
+            f" {_FINAL}."
+        ),
+    },
+    "mrp": {
+        "reasoner": (
+            "You are an expert in mathematics. First write a high-level plan for the problem, as an instruction to"
+            f" yourself. Then follow the plan, showing every step, and {_FINAL}."
+        ),
+    },
+    "vrp": {
+        "reasoner": f"You are an expert in mathematics. Solve the problem step by step and {_FINAL}.",
+    },
+}
+
+
+def system_prompts(
+    defaults: Mapping[str, str], given: Mapping[str, str | None] | None, roles: tuple[str, ...]
+) -> dict[str, str]:
+    """Each role's system prompt: what was given, else the default, else none.
+
+    Args:
+        defaults: the environment's own prompts.
+        given: role -> text. `""` or None means that the role gets no system message.
+        roles: the roles of the process.
+
+    Returns:
+        The text of each role; "" where it has no system message.
+
+    Raises:
+        ValueError: where a role is named that the process does not have.
+    """
+    given = dict(given or {})
+    if unknown := sorted(set(given) - set(roles)):
+        raise ValueError(f"system_prompts names {', '.join(unknown)}; the roles here are {', '.join(roles)}")
+    return {role: (given[role] or "") if role in given else defaults.get(role, "") for role in roles}
