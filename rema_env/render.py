@@ -1,0 +1,39 @@
+"""A transcript as plain text, for a terminal."""
+
+from __future__ import annotations
+
+from rema_env.transcript import Finish, Transcript, Turn
+
+
+def turn_text(turn: Turn) -> str:
+    """One turn: the agent's name, how its message ended where it did not stop by itself, and what it said."""
+    message = turn.message
+    how = "" if message.finish is Finish.STOP else f" ({message.finish})"
+    thought = f"[thinks] {message.reasoning}\n" if message.reasoning else ""
+    return f"{turn.agent}{how}:\n{thought}{message}\n"
+
+
+def heading(transcript: Transcript) -> str:
+    """The problem, with its id and level where it has one."""
+    problem = transcript.problem
+    level = "" if problem.level is None else f", level {problem.level}"
+    return f"problem {problem.id}{level}:\n{problem.question}\n"
+
+
+def closing(transcript: Transcript, rewards: dict[str, float] | None = None) -> str:
+    """How it ended and what it paid; an empty string while it goes on."""
+    if transcript.ending is None:
+        return ""
+    paid = "".join(f", {agent} {reward:g}" for agent, reward in (rewards or {}).items())
+    return f"{transcript.ending}{paid}; golden answer: {transcript.problem.answer}\n"
+
+
+def transcript_text(transcript: Transcript, rewards: dict[str, float] | None = None) -> str:
+    """The whole dialogue so far.
+
+    Args:
+        transcript: what was said.
+        rewards: agent -> total reward, printed with the ending.
+    """
+    parts = [heading(transcript), *map(turn_text, transcript.turns), closing(transcript, rewards)]
+    return "\n".join(filter(None, parts))

@@ -1,0 +1,1 @@
+"""The worked tasks, one screen each: math, judge, qa."""

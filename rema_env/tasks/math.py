@@ -1,0 +1,67 @@
+r"""Two agents solve a math problem: one thinks about how, the other works it out.
+
+| | |
+|---|---|
+| Agents | `meta_0`, `reasoner_0` (processes mrp and vrp: `reasoner_0` alone) |
+| Action | a `str`, or a `Message` that knows how it ended: `FreeText` |
+| Observation | `{"messages": the agent's chat, "turn": turns said so far}`: `Dict(Chat, Discrete)` |
+| Reward | 1 for both where the dialogue finished and the `\boxed{}` of the reasoner's last message equals the golden answer |
+| Ends | `finished`: the reasoner has answered a message that ends with `[FINISH]`; else `round_limit`, `message_limit`, `context_full`, `aborted` |
+| Infos | at the end: ending, outcome, score (raw grade), extracted, terms, dropped |
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Unpack
+
+from rema_env.dialogue import DialogueEnv, Grader, Settings
+from rema_env.factory import EnvFactory, register
+from rema_env.problems import Problems
+from rema_env.problems.arithmetic import arithmetic
+from rema_env.problems.files import load_problems
+from rema_env.process import Process, process_named
+from rema_env.roles import MATH_PROMPTS
+
+
+def raw_env(
+    problems: Problems | None = None,
+    *,
+    dataset: str | Path | None = None,
+    question_column: str | None = None,
+    answer_column: str | None = None,
+    process: str | Process = "multi_turn",
+    grader: str | Grader = "math",
+    **settings: Unpack[Settings],
+) -> DialogueEnv:
+    """The bare environment.
+
+    Args:
+        problems: any source; default: procedural arithmetic.
+        dataset: a parquet, JSON Lines or CSV file or a name on the hub, instead of `problems`.
+        question_column, answer_column: its columns, where they have no usual name.
+        process: multi_turn, single_turn, mrp, vrp, or a `Process`.
+        grader: "math", "choice", "exact", "token_f1", "package.module:function", or a function.
+        **settings: `system_prompts`, `max_rounds` (30; also `max_cycles`), `on_cut`, `unfinished_reward`, `rewards`,
+            `render_mode`: see `DialogueEnv`.
+    """
+    from rema_env.grading import load, pooled
+
+    if problems is not None and dataset is not None:
+        raise ValueError("math_v0 takes problems or dataset, not both")
+    if dataset is not None:
+        problems = load_problems(dataset, question_column=question_column, answer_column=answer_column)
+    rules = process_named(process)
+    return DialogueEnv(
+        rules,
+        arithmetic() if problems is None else problems,
+        pooled(load(grader) if isinstance(grader, str) else grader),
+        default_prompts=MATH_PROMPTS.get(rules.name, {}),
+        name="math_v0",
+        **settings,
+    )
+
+
+math_v0 = EnvFactory("math_v0", __name__, raw_env)
+env, parallel_env = math_v0.env, math_v0.parallel_env
+register(math_v0)
