@@ -1,0 +1,66 @@
+"""`rema NAME ...` and `python -m algos NAME ...` do what `python -m algos.NAME ...` does.
+
+`run NAME` finds algorithms of other packages as well: a module that can be run, named in the entry-point group
+`rema.algos`. What there is to run is read from the files, so that listing it imports nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import runpy
+import sys
+from collections.abc import Sequence
+from importlib.metadata import entry_points
+from pathlib import Path
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command with the arguments that follow its name.
+
+    Args:
+        argv: the command's name and its arguments; by default those of the process.
+
+    Returns:
+        The exit code: 0 after a command that returned and after `--help`, 2 where the name is missing or unknown. A
+        command that exits by itself raises SystemExit.
+    """
+    args = list(sys.argv[1:] if argv is None else argv)
+    if args[:1] in (["-h"], ["--help"]):
+        print(usage())
+        return 0
+    modules = {name: f"algos.{name}" for name in commands()}
+    if args[:1] == ["run"]:
+        args = args[1:]
+        modules |= {entry.name: entry.module for entry in entry_points(group="rema.algos")}
+    if not args or args[0] not in modules:
+        complaint = f"rema has no command {args[0]!r}" if args else "rema needs the name of a command"
+        print(f"{complaint}; there are: {', '.join(sorted(modules))}", file=sys.stderr)
+        return 2
+    sys.argv[1:] = args[1:]
+    runpy.run_module(modules[args[0]], run_name="__main__", alter_sys=True)
+    return 0
+
+
+def usage() -> str:
+    """The help text: every command with the first line of its docstring."""
+    rows = [f"  {name:<14}{summary}" for name, summary in commands().items()]
+    head = [
+        "usage: rema NAME [flags]      same as python -m algos.NAME [flags]; --help after a name tells its flags",
+        "       rema run NAME [flags]  also the algorithms that other packages offer",
+        "",
+    ]
+    return "\n".join(head + rows)
+
+
+def commands() -> dict[str, str]:
+    """The name and the summary of each module of this package that can be run, found without importing any."""
+    found = {}
+    for path in sorted(Path(__file__).parent.glob("[a-z]*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        if any(isinstance(node, ast.If) and "__name__" in ast.unparse(node.test) for node in tree.body):
+            found[path.stem] = (ast.get_docstring(tree) or "").partition("\n")[0]
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())
