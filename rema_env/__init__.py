@@ -1,12 +1,12 @@
 """rema_env: dialogues of language models as PettingZoo environments. Text only; no torch, no tokens.
 
-    import rema_env
+import rema_env
 
-    env = rema_env.math_v0()
-    env.reset(seed=0)
-    for agent in env.agent_iter():
-        observation, reward, terminated, truncated, info = env.last()
-        env.step(None if terminated or truncated else my_agents[agent](observation["messages"]))
+env = rema_env.math_v0()
+env.reset(seed=0)
+for agent in env.agent_iter():
+    observation, reward, terminated, truncated, info = env.last()
+    env.step(None if terminated or truncated else my_agents[agent](observation["messages"]))
 """
 
 from __future__ import annotations

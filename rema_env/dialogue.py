@@ -1,14 +1,14 @@
 """The PettingZoo environment over any `Process`: it keeps PettingZoo's books and asks the process.
 
-All that decides an episode (who speaks, who sees what, how it ends, what it pays) is a pure function of the transcript, so a
-dialogue that is continued from a transcript is the dialogue that was played.
+All that decides an episode (who speaks, who sees what, how it ends, what it pays) is a pure function of the transcript,
+so a dialogue that is continued from a transcript is the dialogue that was played.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypedDict
+from typing import Any, ClassVar, Literal, TypedDict
 
 import numpy as np
 from gymnasium.spaces import Dict, Discrete, Space
@@ -57,8 +57,8 @@ class Limits:
 def ending_of(process: Process, transcript: Transcript, limits: Limits) -> Ending | None:
     """How a dialogue ended with its last turn; None while it goes on.
 
-    A lost or overfull seat ends it at once, a cut message does under `on_cut="end"`. A dialogue that is over, by its rules
-    or by the limit on rounds, with a last message that was cut counts as `MESSAGE_LIMIT` in any case.
+    A lost or overfull seat ends it at once, a cut message does under `on_cut="end"`. A dialogue that is over, by its
+    rules or by the limit on rounds, with a last message that was cut counts as `MESSAGE_LIMIT` in any case.
     """
     if not transcript.turns:
         return None
@@ -115,8 +115,8 @@ class DialogueEnv(AECEnv[str, dict[str, Any], str]):
         rewards: the terms each role is paid by; default: the answer's score, for everyone.
         default_prompts: role -> system prompt.
         system_prompts: role -> text to use instead; "" or None: that role gets no system message.
-        max_rounds: rounds (one turn of each agent) before `round_limit`; default 30. `max_cycles` is the same number under
-            PettingZoo's name.
+        max_rounds: rounds (one turn of each agent) before `round_limit`; default 30. `max_cycles` is the same number
+            under PettingZoo's name.
         on_cut: "end": a cut message ends the dialogue with `message_limit`; "continue": it is passed on.
         unfinished_reward: what a dialogue is worth that did not finish: "zero" its answer counts as wrong; "drop"
             as graded, with `infos[agent]["dropped"]` for training to leave it out of the loss; "grade" as graded.
@@ -130,7 +130,11 @@ class DialogueEnv(AECEnv[str, dict[str, Any], str]):
         ValueError: for a value that none of these can have.
     """
 
-    metadata: dict[str, Any] = {"render_modes": ["human", "ansi"], "is_parallelizable": False, "name": "dialogue_v0"}
+    metadata: ClassVar[dict[str, Any]] = {
+        "render_modes": ["human", "ansi"],
+        "is_parallelizable": False,
+        "name": "dialogue_v0",
+    }
 
     def __init__(
         self,
@@ -161,7 +165,7 @@ class DialogueEnv(AECEnv[str, dict[str, Any], str]):
         self.limits = Limits(_one_limit(max_rounds, max_cycles), on_cut)
         self.unfinished_reward = unfinished_reward
         self.render_mode = render_mode
-        self.metadata = {**type(self).metadata, "name": name}
+        self.metadata = {**type(self).metadata, "name": name}  # type: ignore[misc]
         self.possible_agents = list(process.agents)
         self.state_space = Chat()
         self._role = dict(zip(process.agents, process.roles, strict=True))
@@ -219,7 +223,7 @@ class DialogueEnv(AECEnv[str, dict[str, Any], str]):
         """
         agent = self.agent_selection
         if self.terminations[agent] or self.truncations[agent]:
-            self._was_dead_step(action)  # type: ignore[arg-type]
+            self._was_dead_step(action)
             return
         message = as_message(agent, action)
         self._cumulative_rewards[agent] = 0.0
@@ -236,7 +240,7 @@ class DialogueEnv(AECEnv[str, dict[str, Any], str]):
         first = ({"role": "system", "content": system},) if system else ()
         return {"messages": (*first, *chat), "turn": len(self.transcript.turns)}
 
-    def state(self) -> tuple[dict[str, str], ...]:  # type: ignore[override]
+    def state(self) -> tuple[dict[str, str], ...]:
         """All of the dialogue at once: the question, then every turn under its agent's name."""
         question = {"role": "user", "content": self.transcript.problem.question}
         said = ({"role": "assistant", "content": f"{t.agent}: {t.message}"} for t in self.transcript.turns)
@@ -271,7 +275,7 @@ class DialogueEnv(AECEnv[str, dict[str, Any], str]):
         if ending is None:
             self.transcript = transcript
             self.agent_selection = self._next_agent(transcript)
-            self.infos = {agent: {} for agent in self.agents}
+            self.infos: dict[str, dict[str, Any]] = {agent: {} for agent in self.agents}
             return
         self.transcript = transcript.ended(ending)
         self._pay(Graded(self.transcript, self._graded(self.transcript)))

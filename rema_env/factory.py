@@ -42,6 +42,7 @@ class EnvFactory:
         return turn_based_aec_to_parallel(self.env(*args, **kwargs))
 
     def __call__(self, *args: Any, **kwargs: Any) -> OrderEnforcingWrapper[str, dict[str, Any], str]:
+        """As `env`."""
         return self.env(*args, **kwargs)
 
     def __reduce__(self) -> tuple[Callable[[str, str], EnvFactory], tuple[str, str]]:

@@ -58,8 +58,8 @@ ANSWER = Reward("answer", answer)
 def as_paid(graded: Graded, unfinished: UnfinishedReward) -> Graded:
     """The graded transcript as the terms see it.
 
-    Under `zero` an unfinished dialogue scores 0 whatever it says; under `drop` (it is left out of the loss) and `grade` its
-    score counts as it is.
+    Under `zero` an unfinished dialogue scores 0 whatever it says; under `drop` (it is left out of the loss) and `grade`
+    its score counts as it is.
     """
     finished = graded.transcript.ending is not None and graded.transcript.ending.terminated
     if finished or unfinished != "zero" or graded.grade is None:

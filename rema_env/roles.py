@@ -1,7 +1,7 @@
 r"""What each role is told, and the tags it is told to use.
 
-One object stands behind a tag everywhere: the prompt shows its `text` or `example`, and the check that looks for it is its
-method. So what a prompt asks for and what is checked cannot drift apart.
+One object stands behind a tag everywhere: the prompt shows its `text` or `example`, and the check that looks for it is
+its method. So what a prompt asks for and what is checked cannot drift apart.
 """
 
 from __future__ import annotations
@@ -81,14 +81,15 @@ MATH_PROMPTS: Mapping[str, Mapping[str, str]] = {
             "You are the meta-thinker in a conversation about a math problem. Your partner, the reasoner, does all"
             " calculation and proof; you do the high-level thinking that a person would do about how to get there.\n"
             "In each message, say what to do next and why: explore different angles, split the problem into smaller"
-            " steps, look back at what the reasoner found and question it, go back when a path fails, or ask for another"
-            " solution to compare with. Do not work out the steps yourself and do not state the answer.\n"
-            "When you are convinced that the solution is right and complete, confirm it, ask the reasoner to state the final"
-            f" answer, and end that message with {FINISH_FLAG.text}. Write {FINISH_FLAG.text} nowhere else."
+            " steps, look back at what the reasoner found and question it, go back when a path fails, or ask for"
+            " another solution to compare with. Do not work out the steps yourself and do not state the answer.\n"
+            "When you are convinced that the solution is right and complete, confirm it, ask the reasoner to state the"
+            f" final answer, and end that message with {FINISH_FLAG.text}. Write {FINISH_FLAG.text} nowhere else."
         ),
         "reasoner": (
-            "You are the reasoner in a conversation about a math problem. Your partner, the meta-thinker, tells you what to"
-            " do next.\nFollow each instruction and reason step by step, showing the work that it asks for and no more."
+            "You are the reasoner in a conversation about a math problem. Your partner, the meta-thinker, tells you"
+            " what to do next.\nFollow each instruction and reason step by step, showing the work that it asks for and"
+            " no more."
             f" Only when you are asked to state the final answer, {_FINAL}."
         ),
     },
@@ -96,12 +97,12 @@ MATH_PROMPTS: Mapping[str, Mapping[str, str]] = {
         "meta": (
             "You teach a weaker solver how to approach math problems. First think about the problem. Then write one"
             " instruction for the solver: a clear high-level plan, in steps, that leads to the solution.\n"
-            "The solver does the calculation. Your instruction must not contain the answer: you are penalised if it does,"
-            f" and for writing {BOX.text} anywhere in it."
+            "The solver does the calculation. Your instruction must not contain the answer: you are penalised if it"
+            f" does, and for writing {BOX.text} anywhere in it."
         ),
         "reasoner": (
-            "You solve math problems. With each problem comes an instruction. Follow it exactly, reason step by step, and"
-            f" {_FINAL}."
+            "You solve math problems. With each problem comes an instruction. Follow it exactly, reason step by step,"
+            f" and {_FINAL}."
         ),
     },
     "mrp": {

@@ -1,6 +1,6 @@
 """Spaces for text: `FreeText` (what a seat says) and `Chat` (what it sees).
 
-`gymnasium.spaces.Text` needs an enumerated character set and refuses a blank by default; a language model says anything.
+`gymnasium.spaces.Text` needs an enumerated character set and refuses a blank by default; a model says anything.
 """
 
 from __future__ import annotations
@@ -97,7 +97,9 @@ class Chat(Space[tuple[dict[str, str], ...]]):
     def contains(self, x: Any) -> bool:
         """True for a tuple of well-formed messages."""
         return isinstance(x, tuple) and all(
-            isinstance(m, dict) and m.keys() == {"role", "content"} and m["role"] in CHAT_ROLES
+            isinstance(m, dict)
+            and m.keys() == {"role", "content"}
+            and m["role"] in CHAT_ROLES
             and isinstance(m["content"], str)
             for m in x
         )

@@ -55,12 +55,13 @@ class Message(str):
     reasoning: str
 
     def __new__(cls, text: str = "", finish: Finish | str = Finish.STOP, reasoning: str = "") -> Message:
+        """A message of this text."""
         message = super().__new__(cls, text)
         message.finish = Finish(finish)
         message.reasoning = reasoning
         return message
 
-    def __getnewargs__(self) -> tuple[str, Finish, str]:
+    def __getnewargs__(self) -> tuple[str, Finish, str]:  # type: ignore[override]
         return str(self), self.finish, self.reasoning
 
     def __eq__(self, other: object) -> bool:

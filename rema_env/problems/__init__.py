@@ -22,10 +22,14 @@ class Problems(Protocol):
     """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """How the source is called."""
+        ...
 
     @property
-    def size(self) -> int | None: ...
+    def size(self) -> int | None:
+        """How many problems there are, or None."""
+        ...
 
     def draw(self, seed: int, index: int) -> Problem:
         """The index-th problem (0, 1, ...) of the order that `seed` stands for.

@@ -18,7 +18,7 @@ from rema_env.transcript import Problem
 
 QUESTION_COLUMNS = ("question", "problem", "prompt", "query", "instruction", "input")
 ANSWER_COLUMNS = (
-    "answer", "final_answer", "solution_answer", "ground_truth", "groundtruth", "gold", "gold_answer", "target", "solution",
+    "answer", "final_answer", "solution_answer", "ground_truth", "groundtruth", "gold", "gold_answer", "target",
 )  # fmt: skip
 OPTIONAL_COLUMNS = ("id", "level", "subject", "source")
 
@@ -51,8 +51,8 @@ def load_problems(
     """All problems of a data set, in file order.
 
     Args:
-        source: a file (.parquet, .jsonl, .json, .csv), a folder or a pattern of such files, several of them, or a name on
-            the hub, which is read through the `datasets` package.
+        source: a file (.parquet, .jsonl, .json, .csv), a folder or a pattern of such files, several of them, or a name
+            on the hub, which is read through the `datasets` package.
         question_column, answer_column: the columns, where they have no usual name.
         split, revision: for the hub only.
 
@@ -87,7 +87,9 @@ def tables_of(source: str | Path, split: str = "train", revision: str | None = N
     return [_hub(str(source), split, revision)]
 
 
-def problems_of(table: Table, *, question_column: str | None = None, answer_column: str | None = None) -> Iterator[Problem]:
+def problems_of(
+    table: Table, *, question_column: str | None = None, answer_column: str | None = None
+) -> Iterator[Problem]:
     """The table's rows as problems. Only the columns that are needed are read. Errors as `load_problems`."""
     question = _column(table, "question", question_column, QUESTION_COLUMNS)
     answer = _column(table, "answer", answer_column, tuple(c for c in ANSWER_COLUMNS if c != question))
@@ -148,7 +150,8 @@ def text_of(value: Any, file: str, row: int, column: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise ValueError(f"{file}, row {row}, column {column!r}: the text is not valid Unicode ({error.reason})") from None
+        where = f"{file}, row {row}, column {column!r}"
+        raise ValueError(f"{where}: the text is not valid Unicode ({error.reason})") from None
     return text
 
 
@@ -245,7 +248,7 @@ def _hub(name: str, split: str, revision: str | None) -> Table:
         data = datasets.load_dataset(name, split=split, revision=revision)
     except (OSError, ValueError) as error:
         raise ValueError(
-            f"{name}: neither a file nor to be had from the hub (split {split!r}): {error}; a downloaded parquet, jsonl or"
-            " csv file can be given by its path instead"
+            f"{name}: neither a file nor to be had from the hub (split {split!r}): {error}; a downloaded parquet, jsonl"
+            " or csv file can be given by its path instead"
         ) from error
     return Table(f"{name}:{split}", tuple(data.column_names), lambda columns: data.select_columns(list(columns)))

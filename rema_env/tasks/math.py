@@ -5,8 +5,9 @@ r"""Two agents solve a math problem: one thinks about how, the other works it ou
 | Agents | `meta_0`, `reasoner_0` (processes mrp and vrp: `reasoner_0` alone) |
 | Action | a `str`, or a `Message` that knows how it ended: `FreeText` |
 | Observation | `{"messages": the agent's chat, "turn": turns said so far}`: `Dict(Chat, Discrete)` |
-| Reward | 1 for both where the dialogue finished and the `\boxed{}` of the reasoner's last message equals the golden answer |
-| Ends | `finished`: the reasoner has answered a message that ends with `[FINISH]`; else `round_limit`, `message_limit`, `context_full`, `aborted` |
+| Reward | 1 for both where the dialogue finished and the reasoner's last `\boxed{}` equals the golden answer |
+| Terminated | `finished`: the reasoner has answered a message that ends with `[FINISH]` |
+| Truncated | `round_limit`, `message_limit`, `context_full`, `aborted` |
 | Infos | at the end: ending, outcome, score (raw grade), extracted, terms, dropped |
 """
 
