@@ -18,6 +18,7 @@ from typing import Unpack
 
 from rema_env.dialogue import DialogueEnv, Grader, Settings
 from rema_env.factory import EnvFactory, register
+from rema_env.grading import load, pooled
 from rema_env.problems import Problems
 from rema_env.problems.arithmetic import arithmetic
 from rema_env.problems.files import load_problems
@@ -42,12 +43,11 @@ def raw_env(
         dataset: a parquet, JSON Lines or CSV file or a name on the hub, instead of `problems`.
         question_column, answer_column: its columns, where they have no usual name.
         process: multi_turn, single_turn, mrp, vrp, or a `Process`.
-        grader: "math", "choice", "exact", "token_f1", "package.module:function", or a function.
+        grader: "math", "choice", "exact", "token_f1", "package.module:function", each made safe by workers that can be
+            killed; or a function, called as it is.
         **settings: `system_prompts`, `max_rounds` (30; also `max_cycles`), `on_cut`, `unfinished_reward`, `rewards`,
             `render_mode`: see `DialogueEnv`.
     """
-    from rema_env.grading import load, pooled
-
     if problems is not None and dataset is not None:
         raise ValueError("math_v0 takes problems or dataset, not both")
     if dataset is not None:
@@ -56,7 +56,7 @@ def raw_env(
     return DialogueEnv(
         rules,
         arithmetic() if problems is None else problems,
-        pooled(load(grader) if isinstance(grader, str) else grader),
+        pooled(load(grader)) if isinstance(grader, str) else grader,
         default_prompts=MATH_PROMPTS.get(rules.name, {}),
         name="math_v0",
         **settings,
