@@ -16,6 +16,14 @@ from rema_env.transcript import Ending, Message, Problem, Transcript, Turn
 META = "meta"
 REASONER = "reasoner"
 
+
+def agent_of(role: str) -> str:
+    """The agent that plays a role: `meta` is played by `meta_0`."""
+    return f"{role}_0"
+
+
+_META_0, _REASONER_0 = agent_of(META), agent_of(REASONER)
+
 ChatMessage = dict[str, str]
 Shown = Callable[[Problem, str], str]
 
@@ -60,11 +68,6 @@ class Process:
         return tuple(map(agent_of, self.roles))
 
 
-def agent_of(role: str) -> str:
-    """The agent that plays a role: `meta` is played by `meta_0`."""
-    return f"{role}_0"
-
-
 def question_only(problem: Problem, role: str) -> str:
     """What a role is shown of the problem: the question, and the same for every role."""
     return problem.question
@@ -86,8 +89,9 @@ def as_chat(opening: str, turns: Sequence[Turn], role: str) -> list[ChatMessage]
         role: whose chat it is.
     """
     chat = [{"role": "user", "content": opening}]
+    own = agent_of(role)
     for turn in turns:
-        speaker = "assistant" if turn.role == role else "user"
+        speaker = "assistant" if turn.agent == own else "user"
         if chat[-1]["role"] == speaker:
             chat[-1]["content"] += f"\n\n{turn.message}"
         else:
@@ -117,15 +121,16 @@ def solo_view(transcript: Transcript, role: str, *, shown: Shown) -> list[ChatMe
 
 def flagged(transcript: Transcript) -> Ending | None:
     """Finished once the reasoner has answered a message that the meta-thinker ended with the finish flag."""
-    match transcript.turns:
-        case [*_, Turn(message=plan) as before, last] if last.role == REASONER and before.role == META:
-            return Ending.FINISHED if FINISH_FLAG.ends(plan) else None
-    return None
+    if len(transcript.turns) < 2:
+        return None
+    plan, reply = transcript.turns[-2:]
+    closed = reply.agent == _REASONER_0 and plan.agent == _META_0 and FINISH_FLAG.ends(plan.message)
+    return Ending.FINISHED if closed else None
 
 
 def answered(transcript: Transcript) -> Ending | None:
     """Finished as soon as the reasoner has spoken."""
-    return Ending.FINISHED if transcript.turns and transcript.turns[-1].role == REASONER else None
+    return Ending.FINISHED if transcript.turns and transcript.turns[-1].agent == _REASONER_0 else None
 
 
 def final_message(process: Process, transcript: Transcript) -> Message | None:

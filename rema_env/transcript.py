@@ -6,7 +6,7 @@ Everything else in rema_env is a pure function of these values. Nothing here kno
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -57,7 +57,7 @@ class Message(str):
     def __new__(cls, text: str = "", finish: Finish | str = Finish.STOP, reasoning: str = "") -> Message:
         """A message of this text."""
         message = super().__new__(cls, text)
-        message.finish = Finish(finish)
+        message.finish = finish if isinstance(finish, Finish) else Finish(finish)
         message.reasoning = reasoning
         return message
 
@@ -126,11 +126,11 @@ class Transcript:
     def said(self, agent: str, message: str) -> Transcript:
         """This transcript with one more turn."""
         message = message if isinstance(message, Message) else Message(message)
-        return replace(self, turns=(*self.turns, Turn(agent, message)))
+        return Transcript(self.problem, (*self.turns, Turn(agent, message)), self.ending)
 
     def ended(self, ending: Ending) -> Transcript:
         """This transcript, closed."""
-        return replace(self, ending=ending)
+        return Transcript(self.problem, self.turns, ending)
 
     def by(self, role: str) -> tuple[Message, ...]:
         """All messages of one role, in order."""
