@@ -8,7 +8,7 @@ shares count trajectories, never rows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -93,6 +93,12 @@ class Batch:
             length_B=length_B,
             more={n: cut(n, t) for n, t in self.more.items()},
         )
+
+    def to(self, device: torch.device) -> Batch:
+        """The same batch with all tensors on a device."""
+        names = [f.name for f in fields(self) if isinstance(getattr(self, f.name), Tensor)]
+        moved = {name: getattr(self, name).to(device) for name in names}
+        return replace(self, **moved, more={n: t.to(device) for n, t in self.more.items()})
 
     def of_trajectories(self, keep_S: Tensor) -> Batch:
         """The rows whose trajectory has True in `keep_S`."""

@@ -1,0 +1,55 @@
+"""What an algorithm is: two pure functions and a few words. The training loop is written once, elsewhere.
+
+`python -m algos run NAME` and the commands of this package hand such a value to `algos.trainer.train`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from algos.batch import Batch
+
+Metrics: TypeAlias = Mapping[str, Tensor]
+"""Scalars to log. They are summed over micro-batches and ranks, so each must be a sum or already carry its share."""
+
+
+@dataclass(frozen=True)
+class Out:
+    """What the policy says about a batch of rows now.
+
+    Attributes:
+        logp_BT: [nats], logp_BT[b, t] of token t of row b given the tokens before it, under the temperature used;
+            0 where the token is not trained. Differentiable.
+        entropy_BT: [nats] of the distribution that token t was drawn from; only when `entropy` is in `needs`.
+    """
+
+    logp_BT: Tensor
+    entropy_BT: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """An algorithm as the trainer sees it.
+
+    Attributes:
+        advantages: (batch, carry) -> (adv_BT, carry), or (dict(adv_BT=..., more_BT=...), carry) whose tensors all reach
+            `loss` in the batch. It sees the whole step: all trajectories of the policy's learning agents.
+        loss: (out, batch) -> (loss, scalars). A plain sum over tokens weighted by `batch.share_BT`, so it is the same
+            however the minibatch is split. The batch holds `old_logp_BT`, `adv_BT`, `share_BT`.
+        share: what the loss weighs equally, one of `algos.functional.SHARES`.
+        share_length: the fixed length [tokens] of share `constant`.
+        needs: what the learner fills in: `ref_logp` (batch.ref_logp_BT), `entropy` (out.entropy_BT).
+        carry: the first carry; state between steps such as a running baseline, JSON values only, kept in checkpoints.
+    """
+
+    advantages: Callable[[Batch, Any], tuple[Tensor | Mapping[str, Tensor], Any]]
+    loss: Callable[[Out, Batch], tuple[Tensor, Metrics]]
+    share: str
+    share_length: int = 0
+    needs: tuple[str, ...] = ()
+    carry: Any = None

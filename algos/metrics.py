@@ -1,0 +1,97 @@
+"""What a step's episodes say about the team, by the names that TRL's users know. Pure functions.
+
+| name | meaning |
+|---|---|
+| `reward`, `reward_std` | mean over episodes of the agents' mean reward; mean over groups of its standard deviation |
+| `ROLE/reward` | mean total reward of one role |
+| `ROLE/reward/TERM` | mean of one reward term before weighting |
+| `accuracy` | mean raw grade of those graded or unfinished (0), whatever was paid |
+| `completions/mean_length`, `ROLE/completions/mean_length`, `.../max_length` | sampled tokens of a message |
+| `ROLE/completions/clipped_ratio` | part of messages cut at the limit |
+| `ROLE/empty_ratio` | part of messages without a visible character |
+| `turns/mean` | messages of an episode |
+| `endings/NAME`, `grading/OUTCOME` | part of episodes |
+| `frac_reward_zero_std` | part of groups whose rewards agree, which teach nothing |
+| `sampling/logp_gap_max`, `sampling/logp_gap_mean` | between sampler and learner, at sampled tokens [nats] |
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from algos.batch import Batch
+from rema_agents.types import Episode
+from rema_env.transcript import Ending, Finish, role_of
+
+
+def episode_metrics(episodes: Sequence[Episode]) -> dict[str, float]:
+    """All metrics of the table but those of sampler against learner."""
+    if not episodes:
+        raise ValueError("there is no episode to measure")
+    reward = [float(np.mean(list(e.rewards.values()))) for e in episodes]
+    groups: dict[int, list[float]] = defaultdict(list)
+    for episode, value in zip(episodes, reward, strict=True):
+        groups[episode.group].append(value)
+    metrics = {
+        "reward": float(np.mean(reward)),
+        "reward_std": float(np.mean([np.std(values, ddof=len(values) > 1) for values in groups.values()])),
+        "frac_reward_zero_std": float(np.mean([max(values) == min(values) for values in groups.values()])),
+        "accuracy": accuracy(episodes),
+        "turns/mean": float(np.mean([len(e.transcript.turns) for e in episodes])),
+    }
+    metrics |= {f"endings/{ending}": _part(episodes, ending) for ending in Ending}
+    outcomes = Counter(str(outcome) for e in episodes if (outcome := e.info.get("outcome")) is not None)
+    metrics |= {f"grading/{name}": count / len(episodes) for name, count in outcomes.items()}
+    lengths = _lengths(episodes)
+    metrics["completions/mean_length"] = float(np.mean([n for role in lengths.values() for n in role] or [0]))
+    for agent in episodes[0].rewards:
+        metrics |= _role_metrics(episodes, agent, lengths[agent])
+    return metrics
+
+
+def accuracy(episodes: Sequence[Episode]) -> float:
+    """Mean raw grade; an episode that was never graded counts 0."""
+    return float(np.mean([float(e.info.get("score") or 0.0) for e in episodes]))
+
+
+def finished(episodes: Sequence[Episode]) -> float:
+    """Part of the episodes that came to their own end."""
+    return _part(episodes, Ending.FINISHED)
+
+
+def _part(episodes: Sequence[Episode], ending: Ending) -> float:
+    return float(np.mean([e.ending is ending for e in episodes]))
+
+
+def _lengths(episodes: Sequence[Episode]) -> Mapping[str, list[int]]:
+    lengths: dict[str, list[int]] = defaultdict(list)
+    for episode in episodes:
+        for call in episode.calls:
+            lengths[call.agent].append(len(call.completion.token_ids))
+    return lengths
+
+
+def _role_metrics(episodes: Sequence[Episode], agent: str, lengths: Sequence[int]) -> dict[str, float]:
+    role = role_of(agent)
+    calls = [call for e in episodes for call in e.calls if call.agent == agent]
+    said = [message for e in episodes for message in e.transcript.by(role)]
+    metrics = {
+        f"{role}/reward": float(np.mean([e.rewards[agent] for e in episodes])),
+        f"{role}/completions/mean_length": float(np.mean(lengths or [0])),
+        f"{role}/completions/max_length": float(max(lengths, default=0)),
+        f"{role}/completions/clipped_ratio": float(np.mean([c.completion.finish is Finish.LENGTH for c in calls] or [0])),
+        f"{role}/empty_ratio": float(np.mean([not message.strip() for message in said] or [0])),
+    }
+    terms = {name for e in episodes for name in e.terms.get(agent, {})}
+    for name in sorted(terms):
+        metrics[f"{role}/reward/{name}"] = float(np.mean([e.terms.get(agent, {}).get(name, 0.0) for e in episodes]))
+    return metrics
+
+
+def logp_gap(batch: Batch) -> dict[str, float]:
+    """How far the sampler's log-probabilities are from the learner's own before the update [nats]."""
+    gap_N = (batch.sampled_logp_BT - batch.old_logp_BT)[batch.trained_BT].abs()
+    return {"sampling/logp_gap_max": float(gap_N.max()), "sampling/logp_gap_mean": float(gap_N.mean())}
