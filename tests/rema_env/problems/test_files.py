@@ -1,0 +1,228 @@
+"""Problems from files: what is read, what is left alone, and one clear message for every fault of a data set."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import rema_env
+from rema_env.problems import Problems
+from rema_env.problems.files import load_problems
+from rema_env.problems.listed import Listed
+from rema_env.transcript import Problem
+
+ROWS = [{"question": f"What is {k} + 1?", "answer": k + 1} for k in range(5)]
+
+
+def write(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
+    if path.suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(list(rows)), path)
+    elif path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    elif path.suffix == ".json":
+        path.write_text(json.dumps(rows))
+    else:
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+    return path
+
+
+every_format = pytest.mark.parametrize("suffix", [".parquet", ".jsonl", ".json", ".csv"])
+
+
+@every_format
+def test_a_file_is_read_in_its_order(tmp_path: Path, suffix: str) -> None:
+    found = load_problems(write(tmp_path / f"sums{suffix}", ROWS))
+    assert isinstance(found, Problems)
+    assert [p.answer for p in found] == ["1", "2", "3", "4", "5"]
+    assert found[0] == Problem("sums/0", "What is 0 + 1?", "1", source="sums")
+    assert (len(found), found.size) == (5, 5)
+
+
+@every_format
+def test_level_subject_id_and_source_are_kept_and_other_columns_ignored(tmp_path: Path, suffix: str) -> None:
+    row = {"id": "a/7", "level": 3, "subject": "Algebra", "source": "here", "problem": "1?", "gold": "1", "noise": "[]"}
+    (found,) = load_problems(write(tmp_path / f"x{suffix}", [row]))
+    level: int | str = "3" if suffix == ".csv" else 3
+    assert found == Problem("a/7", "1?", "1", level, "here", {"subject": "Algebra"})
+
+
+@pytest.mark.parametrize("question", ["question", "problem", "prompt", "query", "Question"])
+@pytest.mark.parametrize("answer", ["answer", "groundtruth", "ground_truth", "gold", "target", "solution_answer"])
+def test_columns_are_found_by_their_usual_names(tmp_path: Path, question: str, answer: str) -> None:
+    (found,) = load_problems(write(tmp_path / "x.jsonl", [{"other": "x", answer: "7", question: "3+4?"}]))
+    assert (found.question, found.answer) == ("3+4?", "7")
+
+
+def test_columns_can_be_named(tmp_path: Path) -> None:
+    file = write(tmp_path / "x.csv", [{"question": "no", "answer": "no", "frage": "3+4?", "antwort": "7"}])
+    (found,) = load_problems(file, question_column="frage", answer_column="antwort")
+    assert (found.question, found.answer) == ("3+4?", "7")
+
+
+# Numbers stay what they were: T113 of the shared cases.
+
+
+def test_integers_stay_integers_in_a_column_that_holds_a_gap(tmp_path: Path) -> None:
+    table = pa.table({"question": ["a", "b", "c"], "answer": pa.array([73.0, 0.5, 1e3]), "level": [5.0, None, 2.0]})
+    pq.write_table(table, tmp_path / "x.parquet")
+    found = load_problems(tmp_path / "x.parquet")
+    assert [p.answer for p in found] == ["73", "0.5", "1000"]
+    assert [p.level for p in found] == [5, None, 2]
+
+
+@pytest.mark.parametrize("answer", [73, 73.0, "73"])
+def test_integers_floats_and_text_are_accepted_as_answers(tmp_path: Path, answer: Any) -> None:
+    (found,) = load_problems(write(tmp_path / "x.jsonl", [{"question": "q", "answer": answer}]))
+    assert found.answer == "73"
+
+
+def test_text_that_looks_like_a_number_is_left_alone(tmp_path: Path) -> None:
+    (found,) = load_problems(write(tmp_path / "x.csv", [{"question": "q", "answer": "073.0"}]))
+    assert found.answer == "073.0"
+
+
+# Faults: T109, T110, T112, T011, T012 of the shared cases.
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([{"question": "q", "answer": 1}, {"question": None, "answer": 1}], "row 1, column 'question': the cell is"),
+        ([{"question": " \n", "answer": "1"}], "row 0, column 'question': the text is empty"),
+        ([{"question": "q", "answer": None}], "row 0, column 'answer': the cell is missing"),
+        ([{"question": "q", "answer": ""}], "row 0, column 'answer': the text is empty"),
+        ([{"question": "q", "answer": float("nan")}], "row 0, column 'answer': the cell is missing"),
+        ([{"question": "q", "answer": "???"}], r"row 0, column 'answer': '\?\?\?' is no answer that could be checked"),
+        ([{"question": "q", "answer": ["1"]}], "row 0, column 'answer': expected text or a number, got list"),
+        ([{"question": "q", "answer": True}], "row 0, column 'answer': expected text or a number, got bool"),
+        ([{"question": "q\ud800", "answer": "1"}], "row 0, column 'question': the text is not valid Unicode"),
+        ([{"text": "q", "answer": "1"}], r"no question column \(question, .*\) among its columns text, answer"),
+        ([{"question": "q", "label": "1"}], "no answer column .* question, label; name it with answer_column"),
+    ],
+)  # fmt: skip
+def test_a_fault_is_named_with_file_row_and_column(tmp_path: Path, rows: list[dict[str, Any]], message: str) -> None:
+    file = write(tmp_path / "bad.jsonl", rows)
+    with pytest.raises(ValueError, match=message) as caught:
+        load_problems(file)
+    assert str(caught.value).startswith(str(file))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_null_in_a_parquet_file_is_named_too(tmp_path: Path) -> None:
+    file = write(tmp_path / "bad.parquet", [*ROWS, {"question": None, "answer": 3}])
+    with pytest.raises(ValueError, match="row 5, column 'question': the cell is missing"):
+        rema_env.math_v0(dataset=file)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("e.parquet", b"", "the file is empty"),
+        ("e.jsonl", b"", "the file is empty"),
+        ("e.csv", b"question,answer\n", "the file has no rows"),
+        ("e.json", b"[]", "no question column"),
+        ("e.parquet", b"PAR?", "not a parquet file"),
+        ("e.jsonl", b'{"question": "q", "answer": "1"}\n{"question": ', "line 2: not JSON"),
+        ("e.jsonl", b"[1, 2]", "row 0: expected a JSON object, got 1"),
+        ("e.jsonl", b'"text"', "line 1: expected a JSON object"),
+        ("e.txt", b"q", "expected a .parquet, .jsonl, .json, .csv file"),
+    ],
+)
+def test_a_file_that_holds_no_problems_says_so(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        load_problems(tmp_path / name)
+
+
+def test_an_empty_parquet_table_says_so(tmp_path: Path) -> None:
+    pq.write_table(
+        pa.table({"question": pa.array([], pa.string()), "answer": pa.array([], pa.string())}), tmp_path / "e.parquet"
+    )
+    with pytest.raises(ValueError, match="the file has no rows"):
+        load_problems(tmp_path / "e.parquet")
+
+
+def test_a_named_column_that_is_not_there_lists_those_that_are(tmp_path: Path) -> None:
+    file = write(tmp_path / "x.csv", ROWS)
+    with pytest.raises(ValueError, match="there is no column 'frage'; the columns are question, answer"):
+        rema_env.math_v0(dataset=file, question_column="frage")
+
+
+def test_a_missing_file_and_a_folder_without_any_say_so(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"gone.jsonl: no such file"):
+        load_problems(tmp_path / "gone.jsonl")
+    with pytest.raises(ValueError, match=r"no .parquet, .jsonl, .json, .csv file in this folder"):
+        load_problems(tmp_path)
+
+
+def test_files_of_one_split_may_differ_in_the_columns_that_are_not_needed(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", ROWS)
+    write(tmp_path / "b.parquet", [{"extra": [1.5], "question": "more?", "answer": 9}])
+    for source in (tmp_path, str(tmp_path / "*.parquet"), [tmp_path / "a.parquet", tmp_path / "b.parquet"]):
+        found = load_problems(source)
+        assert [p.id for p in found][-2:] == ["a/4", "b/0"]
+        assert found[-1].answer == "9"
+
+
+def test_a_file_is_never_changed(tmp_path: Path) -> None:
+    file = write(tmp_path / "x.parquet", ROWS)
+    before = hashlib.sha256(file.read_bytes()).hexdigest()
+    env = rema_env.math_v0(dataset=file)
+    env.reset(seed=0)
+    kept = list(env.unwrapped.problems)
+    env.step("[FINISH]")
+    env.step(r"\boxed{1}")
+    assert list(env.unwrapped.problems) == kept
+    assert hashlib.sha256(file.read_bytes()).hexdigest() == before
+
+
+# Draws.
+
+
+def test_each_epoch_draws_every_problem_once_in_an_order_of_its_own() -> None:
+    source = Listed("ten", [Problem(str(k), "q", "a") for k in range(10)])
+    epochs = [[source.draw(3, 10 * e + k).id for k in range(10)] for e in range(4)]
+    assert all(sorted(epoch) == [str(k) for k in range(10)] for epoch in epochs)
+    assert len({tuple(epoch) for epoch in epochs}) == 4
+    assert [source.draw(4, k).id for k in range(10)] != epochs[0]
+
+
+def test_draws_are_the_same_in_any_process_and_order(tmp_path: Path) -> None:
+    file = write(tmp_path / "x.jsonl", ROWS)
+    code = (
+        "from rema_env.problems.files import load_problems\n"
+        f"source = load_problems({str(file)!r})\n"
+        "print([source.draw(5, k).id for k in (11, 3, 0, 7)])"
+    )
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "PYTHONHASHSEED": h},
+        ).stdout
+        for h in ("1", "2")
+    }
+    source = load_problems(file)
+    drawn = {k: source.draw(5, k).id for k in (0, 3, 7, 11)}
+    assert outputs == {f"{[drawn[k] for k in (11, 3, 0, 7)]}\n"}
+
+
+def test_a_source_without_problems_is_refused() -> None:
+    with pytest.raises(ValueError, match="nothing holds no problems"):
+        Listed("nothing", [])

@@ -1,0 +1,368 @@
+"""Endings, pay, views and the books of the environment over the multi-turn process, and what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import rema_env
+from rema_env.dialogue import DialogueEnv
+from rema_env.spaces import MAX_CHARACTERS
+from rema_env.transcript import Ending, Finish, Message, Problem, Transcript
+
+SUM = Problem("sum", "What is 3 + 4?", "7")
+RIGHT = r"So it is \boxed{7}."
+
+
+def play(messages: Sequence[Any], problem: Problem = SUM, **arguments: Any) -> DialogueEnv:
+    """The environment after these messages, dead steps not taken."""
+    env = rema_env.math_v0.raw_env(**arguments)
+    env.reset(seed=0, options={"problem": problem})
+    for message in messages:
+        env.step(message)
+    return env
+
+
+def ended(messages: Sequence[Any], **arguments: Any) -> tuple[str | None, dict[str, float], dict[str, Any]]:
+    env = play(messages, **arguments)
+    ending = env.transcript.ending
+    return ending, env.rewards, env.infos["reasoner_0"]
+
+
+@pytest.mark.parametrize(
+    ("messages", "arguments", "ending"),
+    [
+        (["Add them. [FINISH]", RIGHT], {}, "finished"),
+        (["Add.", "7", "Right. [FINISH] \n", RIGHT], {}, "finished"),
+        (["[FINISH]", "no box"], {}, "finished"),
+        (["Add.", "7"] * 3, {"max_rounds": 3}, "round_limit"),
+        (["Add.", "7"] * 3, {"max_cycles": 3}, "round_limit"),
+        ([Message("Add", "length")], {}, "message_limit"),
+        (["Go. [FINISH]", Message(RIGHT, "length")], {}, "message_limit"),
+        (["Go. [FINISH]", Message(RIGHT, "length")], {"on_cut": "continue"}, "message_limit"),
+        ([Message("Go. [FINISH]", "length"), RIGHT], {"on_cut": "continue"}, "finished"),
+        (["Add.", Message("7", "length")], {"on_cut": "continue"}, None),
+        (["Add.", Message("7", "length")], {"on_cut": "continue", "max_rounds": 1}, "message_limit"),
+        (["Add.", Message("", "context_full")], {}, "context_full"),
+        (["Go. [FINISH]", Message("", "context_full")], {"on_cut": "continue"}, "context_full"),
+        ([Message("", "aborted")], {}, "aborted"),
+        (["Add.", ""], {}, None),
+    ],
+)
+def test_every_ending_is_named(messages: list[str], arguments: dict[str, Any], ending: str | None) -> None:
+    env = play(messages, **arguments)
+    assert env.transcript.ending == ending
+    assert [str(turn.message) for turn in env.transcript.turns] == [str(m) for m in messages]
+    for agent in env.agents:
+        assert env.terminations[agent] is (ending == "finished")
+        assert env.truncations[agent] is (ending is not None and ending != "finished")
+        assert env.infos[agent].get("ending") == ending
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        "Do not write [FINISH] yet, check step 2",
+        '"[FINISH]"',
+        "`[FINISH]`",
+        "We are done[FINISH]",
+        "[FINISH].",
+        "[FINISH] now",
+        "[finish]",
+        "",
+    ],
+)
+def test_a_quoted_or_followed_flag_does_not_finish(plan: str) -> None:
+    assert play([plan, RIGHT]).transcript.ending is None
+
+
+def test_a_flag_in_question_or_reasoning_or_from_the_reasoner_does_not_finish() -> None:
+    assert play(["Go.", RIGHT], Problem("q", "Say [FINISH]", "7")).transcript.ending is None
+    assert play([Message("Go.", reasoning="[FINISH]"), RIGHT]).transcript.ending is None
+    assert play(["Go.", RIGHT + " [FINISH]"]).transcript.ending is None
+
+
+def test_after_the_flag_the_reasoner_answers_exactly_once() -> None:
+    env = play(["Go. [FINISH]"])
+    assert env.agent_selection == "reasoner_0"
+    assert env.transcript.ending is None
+    env.step(RIGHT)
+    assert env.transcript.ending is Ending.FINISHED
+
+
+def test_both_are_paid_for_the_answer_once_finished() -> None:
+    _, rewards, info = ended(["Go. [FINISH]", RIGHT])
+    assert rewards == {"meta_0": 1.0, "reasoner_0": 1.0}
+    assert info == {
+        "ending": "finished",
+        "outcome": "right",
+        "score": 1.0,
+        "extracted": "7",
+        "terms": {"answer": 1.0},
+        "dropped": False,
+    }
+    assert type(info["ending"]) is type(info["outcome"]) is str
+    assert ended(["Go. [FINISH]", r"\boxed{8}"])[1] == {"meta_0": 0.0, "reasoner_0": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("unfinished", "paid", "dropped"), [("zero", 0.0, False), ("drop", 1.0, True), ("grade", 1.0, False)]
+)
+def test_an_unfinished_dialogue_is_worth_what_was_configured(unfinished: str, paid: float, dropped: bool) -> None:
+    _, rewards, info = ended(["Go.", RIGHT], max_rounds=1, unfinished_reward=unfinished)
+    assert rewards == {"meta_0": paid, "reasoner_0": paid}
+    assert (info["score"], info["outcome"], info["terms"], info["dropped"]) == (1.0, "right", {"answer": paid}, dropped)
+
+
+def test_what_was_not_said_is_not_graded() -> None:
+    assert ended([Message("", "context_full")])[2]["outcome"] is None
+    assert ended([Message("Go", "length")], unfinished_reward="grade")[1] == {"meta_0": 0.0, "reasoner_0": 0.0}
+    overfull = ended(["Go.", RIGHT, Message("", "context_full")], unfinished_reward="grade")
+    assert (overfull[1]["meta_0"], overfull[2]["extracted"]) == (1.0, "7")
+    assert ended(["[FINISH]", RIGHT], problem=Problem("open", "Why?", ""))[2]["score"] is None
+
+
+def test_an_answer_in_the_reasoning_block_or_of_the_meta_thinker_does_not_count() -> None:
+    assert ended(["Go. [FINISH]", Message("Done.", reasoning=RIGHT)])[2]["outcome"] == "no_answer"
+    assert ended([RIGHT + " [FINISH]", "Done."])[2]["outcome"] == "no_answer"
+
+
+def test_an_aborted_episode_is_always_dropped() -> None:
+    assert ended([Message("", "aborted")], unfinished_reward="grade")[2]["dropped"] is True
+
+
+def test_each_sees_the_dialogue_as_its_own_chat() -> None:
+    env = play(["Add them.", "7", "Sure?"], system_prompts={"meta": "You plan.", "reasoner": None})
+    meta, reasoner = env.observe("meta_0"), env.observe("reasoner_0")
+    assert meta["messages"] == (
+        {"role": "system", "content": "You plan."},
+        {"role": "user", "content": "What is 3 + 4?"},
+        {"role": "assistant", "content": "Add them."},
+        {"role": "user", "content": "7"},
+        {"role": "assistant", "content": "Sure?"},
+    )
+    assert reasoner["messages"] == (
+        {"role": "user", "content": "Question:\nWhat is 3 + 4?\n\nInstruction:\nAdd them."},
+        {"role": "assistant", "content": "7"},
+        {"role": "user", "content": "Sure?"},
+    )
+    assert meta["turn"] == reasoner["turn"] == 3
+    assert all(type(m["content"]) is str for m in meta["messages"])
+
+
+def test_an_observation_is_the_callers_to_change() -> None:
+    env = play(["Add them."])
+    env.observe("reasoner_0")["messages"][-1]["content"] = "changed"
+    assert "changed" not in str(env.observe("reasoner_0"))
+
+
+def test_default_prompts_stand_first_and_name_the_tags() -> None:
+    env = play([])
+    system = {agent: env.observe(agent)["messages"][0] for agent in env.agents}
+    assert all(message["role"] == "system" for message in system.values())
+    assert "[FINISH]" in system["meta_0"]["content"]
+    assert r"\boxed{" in system["reasoner_0"]["content"]
+
+
+# The books. T023, T025, T026 of the shared cases.
+
+
+def test_eight_iterations_six_actions_and_two_dead_steps() -> None:
+    env = rema_env.math_v0(max_rounds=3)
+    env.reset(seed=0)
+    actions, rewards, order = 0, dict.fromkeys(env.possible_agents, 0.0), []
+    for agent in env.agent_iter():
+        _, reward, terminated, truncated, _ = env.last()
+        rewards[agent] += reward
+        order.append(agent)
+        over = terminated or truncated
+        actions += not over
+        env.step(None if over else "hm")
+    assert order == ["meta_0", "reasoner_0"] * 4
+    assert actions == 6
+    assert env.agents == []
+
+
+def test_rewards_seen_by_last_sum_to_the_pay_exactly() -> None:
+    env = rema_env.math_v0()
+    env.reset(options={"problem": SUM})
+    script = iter(["Add.", "7", "Sure?", "Yes.", "Go. [FINISH]", RIGHT])
+    total = dict.fromkeys(env.possible_agents, 0.0)
+    for agent in env.agent_iter():
+        _, reward, terminated, truncated, _ = env.last()
+        total[agent] += reward
+        env.step(None if terminated or truncated else next(script))
+    assert total == {"meta_0": 1.0, "reasoner_0": 1.0}
+
+
+def test_one_environment_serves_episode_after_episode() -> None:
+    env = play(["Go. [FINISH]", RIGHT])
+    for _ in range(3):
+        env.reset(options={"problem": SUM})
+        assert (env.rewards, env.agents) == ({"meta_0": 0.0, "reasoner_0": 0.0}, ["meta_0", "reasoner_0"])
+        assert env.transcript == Transcript(SUM)
+        env.step("Go. [FINISH]")
+        env.step(RIGHT)
+        assert env.rewards["meta_0"] == 1.0
+
+
+# What it refuses. T030.
+
+
+@pytest.mark.parametrize("action", [None, 5, b"bytes", ["text"], 1.5])
+def test_a_live_agent_that_says_no_text_is_named(action: Any) -> None:
+    with pytest.raises(TypeError, match="meta_0 must say a str or a Message"):
+        play([action])
+
+
+def test_a_dead_agent_may_say_nothing() -> None:
+    with pytest.raises(ValueError, match="only valid action is None"):
+        play(["[FINISH]", RIGHT, "more"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"max_rounds": 0}, "max_rounds must be at least 1, got 0"),
+        ({"max_rounds": 3, "max_cycles": 4}, "name one limit, got 3 and 4"),
+        ({"on_cut": "stop"}, "on_cut must be end or continue, got 'stop'"),
+        ({"unfinished_reward": "half"}, "unfinished_reward must be zero, drop or grade, got 'half'"),
+        ({"render_mode": "rgb_array"}, "render_mode must be human, ansi or None"),
+        ({"process": "debate"}, "unknown process 'debate'; there are multi_turn, single_turn, mrp, vrp"),
+        ({"system_prompts": {"critic": "x"}}, "system_prompts names critic; the roles here are meta, reasoner"),
+        ({"dataset": "nowhere.parquet"}, "nowhere.parquet: no such file"),
+        ({"grader": "maths"}, "a grader is one of"),
+    ],
+)
+def test_a_wrong_argument_is_named(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        rema_env.math_v0(**arguments)
+
+
+def test_problems_and_dataset_exclude_each_other() -> None:
+    with pytest.raises(ValueError, match="problems or dataset, not both"):
+        rema_env.math_v0([SUM], dataset="x.csv")  # type: ignore[arg-type]
+
+
+# Reset.
+
+
+def test_reset_pins_a_problem_given_as_object_or_mapping() -> None:
+    env = rema_env.math_v0.raw_env()
+    env.reset(options={"problem": {"question": "1+1?", "answer": 2}, "other": 1})
+    assert env.transcript.problem == Problem("1+1?", "1+1?", "2")
+    env.reset(options={"problem": SUM})
+    assert env.transcript.problem is SUM
+    with pytest.raises(ValueError, match="a problem needs question and answer; answer missing"):
+        env.reset(options={"problem": {"question": "1+1?"}})
+
+
+def test_a_seed_decides_the_order_of_draws_and_a_pinned_problem_takes_none() -> None:
+    def questions(seed: int, pinned: bool = False) -> list[str]:
+        env = rema_env.math_v0.raw_env()
+        found = []
+        for k in range(5):
+            env.reset(seed=seed if k == 0 else None)
+            found.append(env.transcript.problem.question)
+            if pinned:
+                env.reset(options={"problem": SUM})
+        return found
+
+    assert questions(7) == questions(7) == questions(7, pinned=True)
+    assert questions(7) != questions(8)
+    assert len(set(questions(7))) > 1
+
+
+def test_environments_without_a_seed_differ() -> None:
+    def first() -> list[str]:
+        env = rema_env.math_v0.raw_env()
+        found = []
+        for _ in range(6):
+            env.reset()
+            found.append(env.transcript.problem.question)
+        return found
+
+    assert first() != first()
+
+
+def test_a_transcript_that_breaks_the_rules_is_refused() -> None:
+    env = rema_env.math_v0.raw_env(max_rounds=2)
+    start = Transcript(SUM)
+    with pytest.raises(ValueError, match="turn 0 of the transcript is reasoner_0's, but it is meta_0's turn"):
+        env.reset(options={"transcript": start.said("reasoner_0", "7")})
+    over = start.said("meta_0", "[FINISH]").said("reasoner_0", "7").said("meta_0", "more")
+    with pytest.raises(ValueError, match="goes on after its end: turn 2 follows finished"):
+        env.reset(options={"transcript": over})
+
+
+def test_a_transcript_ended_by_a_limit_goes_on_under_a_wider_one() -> None:
+    short = play(["Add.", "7"], max_rounds=1).transcript
+    assert short.ending is Ending.ROUND_LIMIT
+    env = rema_env.math_v0.raw_env(max_rounds=2)
+    env.reset(options={"transcript": short.to_json()})
+    assert (env.transcript.ending, env.agent_selection) == (None, "meta_0")
+
+
+# Text that would break others.
+
+
+def test_lone_surrogates_are_replaced_before_anything_is_kept() -> None:
+    env = play(["\ud800 and \ud83d\ude00", "é\udfff"], Problem("q", "what \udc00?", "7"))
+    assert [str(t.message) for t in env.transcript.turns] == ["\ufffd and \U0001f600", "é\ufffd"]
+    assert env.transcript.problem.question == "what \ufffd?"
+    str(env.state()).encode()
+
+
+def test_an_overlong_message_is_cut_and_counts_as_cut() -> None:
+    env = play(["x" * (MAX_CHARACTERS + 1)])
+    assert env.transcript.ending is Ending.MESSAGE_LIMIT
+    assert len(env.transcript.turns[0].message) == MAX_CHARACTERS
+    assert env.action_space("meta_0").contains(env.transcript.turns[0].message)
+
+
+messages = st.builds(
+    Message,
+    st.one_of(
+        st.sampled_from(
+            ["[FINISH]", "Go. [FINISH]", 'Say "[FINISH]".', RIGHT, r"\boxed{", "", "{}", "<|im_end|>", "7"]
+        ),
+        st.text(max_size=40),
+    ),
+    st.sampled_from([Finish.STOP] * 6 + [Finish.LENGTH, Finish.CONTEXT_FULL, Finish.ABORTED]),
+    st.sampled_from(["", "", "thought [FINISH]"]),
+)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    script=st.lists(messages, max_size=9),
+    process=st.sampled_from(["multi_turn", "single_turn", "mrp", "vrp"]),
+    on_cut=st.sampled_from(["end", "continue"]),
+    unfinished=st.sampled_from(["zero", "drop", "grade"]),
+    rounds=st.integers(1, 4),
+)
+def test_replaying_turn_by_turn_and_resetting_to_a_transcript_agree(
+    script: list[Message], process: str, on_cut: Any, unfinished: Any, rounds: int
+) -> None:
+    arguments: dict[str, Any] = {
+        "process": process, "on_cut": on_cut, "unfinished_reward": unfinished, "max_rounds": rounds
+    }  # fmt: skip
+    played, continued = (rema_env.math_v0.raw_env(**arguments) for _ in range(2))
+    played.reset(options={"problem": SUM})
+    for message in script:
+        if played.transcript.ending is not None:
+            break
+        played.step(message)
+        continued.reset(options={"transcript": played.transcript.to_json()})
+        assert continued.transcript == played.transcript
+        assert continued.agent_selection == played.agent_selection
+        for books in ("rewards", "terminations", "truncations", "infos", "agents"):
+            assert getattr(continued, books) == getattr(played, books)
+        for agent in played.agents:
+            assert continued.observe(agent) == played.observe(agent)
+            assert played.observation_space(agent).contains(played.observe(agent))
+            assert continued._cumulative_rewards[agent] == played._cumulative_rewards[agent]

@@ -1,0 +1,96 @@
+"""PettingZoo's own test suite, with no warning but those that text cannot avoid."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import pettingzoo
+import pytest
+from pettingzoo.test import (
+    api_test,
+    parallel_api_test,
+    parallel_seed_test,
+    render_test,
+    seed_test,
+    state_test,
+)
+
+import rema_env
+
+# What PettingZoo says of any environment whose observations, actions and state are text: it expects arrays there.
+PROBABLY = "space for each {} probably should be gymnasium.spaces.box or gymnasium.spaces.discrete"
+UNAVOIDABLE = {
+    "Observation is not a NumPy array",
+    "State is not NumPy array",
+    f"Observation {PROBABLY.format('agent')}",
+    f"Action {PROBABLY.format('agent')}",
+    f"State {PROBABLY.format('environment')}",
+}
+
+ENVIRONMENTS: dict[str, Callable[..., Any]] = {
+    f"math_v0-{process}": partial(rema_env.math_v0, process=process)
+    for process in ("multi_turn", "single_turn", "mrp", "vrp")
+}
+PARALLEL: dict[str, Callable[..., Any]] = {
+    f"math_v0-{process}": partial(rema_env.math_v0.parallel_env, process=process)
+    for process in ("multi_turn", "single_turn", "mrp", "vrp")
+}
+
+each = pytest.mark.parametrize("name", ENVIRONMENTS)
+
+
+@contextmanager
+def only_unavoidable_warnings() -> Iterator[None]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    assert {str(warning.message) for warning in caught} <= UNAVOIDABLE
+
+
+@each
+def test_api(name: str) -> None:
+    with only_unavoidable_warnings():
+        api_test(ENVIRONMENTS[name](), num_cycles=200)
+
+
+@each
+def test_seed(name: str) -> None:
+    with only_unavoidable_warnings():
+        seed_test(ENVIRONMENTS[name])
+
+
+@each
+def test_parallel_api(name: str) -> None:
+    with only_unavoidable_warnings():
+        parallel_api_test(PARALLEL[name](), num_cycles=200)
+
+
+@each
+def test_parallel_seed(name: str) -> None:
+    with only_unavoidable_warnings():
+        parallel_seed_test(PARALLEL[name])
+
+
+@each
+def test_render(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with only_unavoidable_warnings():
+        render_test(ENVIRONMENTS[name])
+    assert "reasoner_0:" in capsys.readouterr().out
+
+
+@each
+def test_state(name: str) -> None:
+    with only_unavoidable_warnings():
+        state_test(ENVIRONMENTS[name](), PARALLEL[name]())
+
+
+@pytest.mark.parametrize("kind", ["aec", "parallel"])
+@pytest.mark.parametrize("name", ["rema/math_v0", "rema/math-v0"])
+def test_the_registry_makes_it_by_name(kind: Any, name: str) -> None:
+    env = pettingzoo.make(kind, name, max_cycles=3, process="single_turn")
+    assert env.unwrapped.limits.max_rounds == 3
+    assert env.unwrapped.process.name == "single_turn"
