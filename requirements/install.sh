@@ -36,7 +36,7 @@ extras=train,dev
 [ "$backend" = cuda ] && extras=train,vllm,dev
 
 install() {
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt "$@"
+    .venv/bin/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt "$@"
 }
 
 echo "Installing rema-rl[$extras] into .venv with $("$python" --version); the first time this takes minutes."

@@ -1,0 +1,38 @@
+"""What all tests share: one thread a process, reproducible draws, the real data sets, one real model."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # read by torch when a test first imports it
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("DS_ACCELERATOR", "cpu")
+
+DATA = os.environ.get("REMA_DATA")
+if DATA is not None:
+    DATA = os.environ["REMA_DATA"] = str(Path(DATA).resolve())  # tests and their child processes change folders
+
+# A deadline measures the machine, not the code. On a build server the same examples are drawn each time.
+settings.register_profile("local", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True, database=None)
+settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    """The folder of real data sets that REMA_DATA names; tests on it are skipped where it is not set."""
+    if DATA is None:
+        pytest.skip("REMA_DATA does not name the folder of real data sets")
+    return Path(DATA)
+
+
+@pytest.fixture(scope="session")
+def smollm2() -> Path:
+    """SmolLM2-135M-Instruct as a model folder; converted once for each machine, in 40 s."""
+    from benchmarks.smollm2 import cache_folder, smollm2
+
+    return smollm2(cache_folder())
