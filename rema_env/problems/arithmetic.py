@@ -156,6 +156,10 @@ class Arithmetic:
         """None: the source has no end and no epochs."""
         return None
 
+    def parted(self, split: Literal["train", "heldout"]) -> Arithmetic:
+        """The same family with only the problems of one split."""
+        return replace(self, split=split)
+
     def draw(self, seed: int, index: int) -> Problem:
         """The problem at one index: a pure function of (seed, index), the same on every machine."""
         rng = Random(f"{seed} {index}")
