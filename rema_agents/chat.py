@@ -73,7 +73,8 @@ class ChatCodec:
         self._rendered: OrderedDict[tuple[int, ...], Chat] = OrderedDict()
         self._rewriting_said = False
         self._has_system = self._probe_system()
-        self.stop_token_ids = self._find_stops(stop_token_ids)
+        self._end_of_message = self._find_end()
+        self.stop_token_ids = tuple(dict.fromkeys((*stop_token_ids, *self._end_of_sequence(), *self._end_of_message)))
         self._hidden = _special_ids(tokenizer) | set(self.stop_token_ids)
         self._opens_reasoning = _opening_tag_at_end(self._render((("user", "x"),)))
 
@@ -101,6 +102,10 @@ class ChatCodec:
         """
         chat = self._fold(tuple((m["role"], m["content"]) for m in messages))
         return self._prompt_ids(chat, tuple(said))
+
+    def reply_ids(self, text: str) -> tuple[int, ...]:
+        """What a model would have sampled to say `text`: its ids, then the one that the template ends a message with."""
+        return self._encode(text) + self._end_of_message
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of sampled ids, special tokens left out, every other character kept."""
@@ -190,17 +195,16 @@ class ChatCodec:
         except ValueError:
             return False
 
-    def _find_stops(self, named: Iterable[int]) -> tuple[int, ...]:
-        """The ids named, the tokenizer's end of sequence, and the special token the template puts behind a message."""
-        stops = dict.fromkeys(named)
-        if self.tokenizer.eos_token_id is not None:
-            stops.setdefault(int(self.tokenizer.eos_token_id))
+    def _find_end(self) -> tuple[int, ...]:
+        """The special token that the template puts behind a message, else the end of sequence; none without either."""
         chat = (("user", "x"), ("assistant", _SENTINEL), ("user", "x"))
-        behind = self._encode(self._render(chat).rpartition(_SENTINEL)[2].lstrip())
+        behind = self._encode(self._render(chat).rpartition(_SENTINEL)[2].lstrip())[:1]
         added = {*self.tokenizer.all_special_ids, *self.tokenizer.get_added_vocab().values()}
-        if behind and behind[0] in added:
-            stops.setdefault(behind[0])
-        return tuple(stops)
+        return behind if behind and behind[0] in added else self._end_of_sequence()
+
+    def _end_of_sequence(self) -> tuple[int, ...]:
+        end = self.tokenizer.eos_token_id
+        return () if end is None else (int(end),)
 
     def _render_chat(self, chat: Chat) -> str:
         from jinja2.exceptions import TemplateError
