@@ -14,7 +14,9 @@ from __future__ import annotations
 from rema_env.dialogue import DialogueEnv
 from rema_env.problems import Problems
 from rema_env.process import Process
+from rema_env.registry import resolve
 from rema_env.rewards import Graded, Reward
+from rema_env.tasks.any import dialogue_env
 from rema_env.tasks.math import math_v0
 from rema_env.transcript import Ending, Finish, Grade, Message, Outcome, Problem, Transcript, Turn
 
@@ -32,5 +34,7 @@ __all__ = [
     "Reward",
     "Transcript",
     "Turn",
+    "dialogue_env",
     "math_v0",
+    "resolve",
 ]

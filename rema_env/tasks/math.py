@@ -18,12 +18,11 @@ from typing import Unpack
 
 from rema_env.dialogue import DialogueEnv, Grader, Settings
 from rema_env.factory import EnvFactory, register
-from rema_env.grading import load, pooled
 from rema_env.problems import Problems
-from rema_env.problems.arithmetic import arithmetic
 from rema_env.problems.files import load_problems
 from rema_env.process import Process, process_named
 from rema_env.roles import MATH_PROMPTS
+from rema_env.tasks.any import raw_env as raw_dialogue_env
 
 
 def raw_env(
@@ -43,8 +42,7 @@ def raw_env(
         dataset: a parquet, JSON Lines or CSV file or a name on the hub, instead of `problems`.
         question_column, answer_column: its columns, where they have no usual name.
         process: multi_turn, single_turn, mrp, vrp, or a `Process`.
-        grader: "math", "choice", "exact", "token_f1", "package.module:function", each made safe by workers that can be
-            killed; or a function, called as it is.
+        grader: as `grade` of `dialogue_env`.
         **settings: `system_prompts`, `max_rounds` (30; also `max_cycles`), `on_cut`, `unfinished_reward`, `rewards`,
             `render_mode`: see `DialogueEnv`.
     """
@@ -53,14 +51,8 @@ def raw_env(
     if dataset is not None:
         problems = load_problems(dataset, question_column=question_column, answer_column=answer_column)
     rules = process_named(process)
-    return DialogueEnv(
-        rules,
-        arithmetic() if problems is None else problems,
-        pooled(load(grader)) if isinstance(grader, str) else grader,
-        default_prompts=MATH_PROMPTS.get(rules.name, {}),
-        name="math_v0",
-        **settings,
-    )
+    prompts = MATH_PROMPTS.get(rules.name, {})
+    return raw_dialogue_env(rules, problems, grader, default_prompts=prompts, name="math_v0", **settings)
 
 
 math_v0 = EnvFactory("math_v0", __name__, raw_env)

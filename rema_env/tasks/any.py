@@ -1,0 +1,48 @@
+"""A dialogue environment put together from its parts: any process, problems, grader and rewards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Unpack
+
+from rema_env.dialogue import DialogueEnv, Grader, Settings
+from rema_env.factory import EnvFactory
+from rema_env.grading import load, pooled
+from rema_env.problems import Problems
+from rema_env.problems.arithmetic import arithmetic
+from rema_env.process import Process, process_named
+
+
+def raw_env(
+    process: str | Process = "multi_turn",
+    problems: Problems | None = None,
+    grade: str | Grader = "math",
+    *,
+    default_prompts: Mapping[str, str] | None = None,
+    name: str = "dialogue_v0",
+    **settings: Unpack[Settings],
+) -> DialogueEnv:
+    """The bare environment.
+
+    Args:
+        process: multi_turn, single_turn, mrp, vrp, or a `Process` of your own.
+        problems: any source; default: procedural arithmetic.
+        grade: "math", "choice", "exact", "token_f1" or "package.module:function", each made safe by workers that can be
+            killed; or a function (problem, text) -> Grade, called as it is.
+        default_prompts: role -> system prompt, which the argument `system_prompts` overrides.
+        name: the environment's name.
+        **settings: `rewards`, `system_prompts`, `max_rounds` (30; also `max_cycles`), `on_cut`, `unfinished_reward`,
+            `render_mode`: see `DialogueEnv`.
+    """
+    return DialogueEnv(
+        process_named(process),
+        arithmetic() if problems is None else problems,
+        pooled(load(grade)) if isinstance(grade, str) else grade,
+        default_prompts=default_prompts,
+        name=name,
+        **settings,
+    )
+
+
+dialogue_env = EnvFactory("dialogue_env", __name__, raw_env)
+env, parallel_env = dialogue_env.env, dialogue_env.parallel_env
