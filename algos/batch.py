@@ -134,7 +134,8 @@ def join_calls(calls: Sequence[Call], *, split: bool = False) -> list[Row]:
         done, prompt = call.completion, list(call.prompt_ids)
         if len(done.logps) not in (0, len(done.token_ids)):
             raise ValueError(
-                f"{call.agent}, turn {call.turn}: {len(done.token_ids)} sampled ids but {len(done.logps)} log-probabilities"
+                f"{call.agent}, turn {call.turn}: {len(done.token_ids)} sampled ids but {len(done.logps)} "
+                "log-probabilities"
             )
         if split or prompt[: len(ids)] != ids:
             close()
@@ -150,8 +151,8 @@ def join_calls(calls: Sequence[Call], *, split: bool = False) -> list[Row]:
 def make_batch(episodes: Sequence[Episode], agents: Sequence[str], *, split_rows: bool = False) -> Batch:
     """The batch of all trajectories of `agents` in `episodes`.
 
-    An aborted episode is never trained on, nor a trajectory without a sampled token. Raises ValueError where nothing
-    is left.
+    An aborted episode is never trained on, nor one that the environment says to drop (`unfinished_reward="drop"`), nor
+    a trajectory without a sampled token. Raises ValueError where nothing is left.
 
     Args:
         episodes: of one step; `episode.group` says which of them share a problem.
@@ -162,7 +163,7 @@ def make_batch(episodes: Sequence[Episode], agents: Sequence[str], *, split_rows
     trajectory: list[int] = []
     per_trajectory: list[tuple[float, int, int, int]] = []
     for e, episode in enumerate(episodes):
-        if episode.ending is Ending.ABORTED:
+        if episode.ending is Ending.ABORTED or episode.info.get("dropped"):
             continue
         for a, agent in enumerate(agents):
             joined = join_calls([c for c in episode.calls if c.agent == agent], split=split_rows)
@@ -174,7 +175,7 @@ def make_batch(episodes: Sequence[Episode], agents: Sequence[str], *, split_rows
     if not rows:
         raise ValueError(
             f"nothing to train on: none of the {len(episodes)} episodes holds a sampled token of {', '.join(agents)} "
-            "(were all aborted?)"
+            "(were all aborted, or unfinished and dropped?)"
         )
     reward, group, agent_index, episode_index = zip(*per_trajectory, strict=True)
     return Batch(

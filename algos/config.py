@@ -9,7 +9,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -96,32 +97,41 @@ class ModelConfig:
 
 
 @dataclass(frozen=True)
-class SamplingConfig:
-    """How episodes are made."""
+class LimitsConfig:
+    """What a dialogue may cost."""
 
-    problems_per_step: int = 128
-    """Problems of one step, over all ranks."""
-    num_generations: int = 8
-    """Episodes of one problem: the group size."""
     max_completion_length: int = 512
     """The limit of tokens a message."""
     max_prompt_length: int = 4096
     """The limit of tokens of the rendered chat at a call; above it the dialogue ends as context_full."""
-    temperature: float = 1.0
-    """Divides the logits, in sampling and in the learner alike."""
-    top_p: float = 1.0
-    """Must stay 1 in training: a cut distribution is not the one whose log-probabilities are trained."""
-    top_k: int = 0
-    """Must stay 0 in training, as top_p."""
     max_concurrency: int = 512
     """How many dialogues are under way at once on a rank."""
     dialogue_timeout: float | None = None
     """Seconds until a dialogue is aborted (never trained on). None: no limit."""
 
     def __post_init__(self) -> None:
-        for name in ("problems_per_step", "num_generations", "max_completion_length", "max_prompt_length"):
+        for name in ("max_completion_length", "max_prompt_length", "max_concurrency"):
             _at_least(name, getattr(self, name), 1)
-        _at_least("max_concurrency", self.max_concurrency, 1)
+
+
+@dataclass(frozen=True)
+class SamplingConfig:
+    """How a step's episodes are made."""
+
+    problems_per_step: int = 128
+    """Problems of one step, over all ranks."""
+    num_generations: int = 8
+    """Episodes of one problem: the group size."""
+    temperature: float = 1.0
+    """Divides the logits, in sampling and in the learner alike."""
+    top_p: float = 1.0
+    """Must stay 1 in training: a cut distribution is not the one whose log-probabilities are trained."""
+    top_k: int = 0
+    """Must stay 0 in training, as top_p."""
+
+    def __post_init__(self) -> None:
+        for name in ("problems_per_step", "num_generations"):
+            _at_least(name, getattr(self, name), 1)
         if self.temperature <= 0 or self.top_p != 1 or self.top_k != 0:
             raise ValueError(
                 "training needs --temperature above 0, --top-p 1 and --top-k 0: sampling from a cut or greedy "
@@ -175,7 +185,7 @@ class EvalConfig:
     """How well the team does, before, during and after training."""
 
     eval_datasets: tuple[str, ...] = ()
-    """Files or hub names. None named: the procedural problems' held-out split, where the training problems are those."""
+    """Files or hub names. None named: the held-out split of the procedural problems, where training draws from those."""
     eval_steps: int = 0
     """Evaluate every this many steps; 0: only before and after."""
     eval_num_problems: int = 256
@@ -197,13 +207,23 @@ class EvalConfig:
 
 
 @dataclass(frozen=True)
-class RunConfig:
-    """The run: its length, its folder, what it reports."""
+class CommonConfig:
+    """Where output goes, and where settings come from."""
 
     output_dir: str | None = None
-    """The run folder; must be new or empty unless the run is resumed. None: runs/<command>-<date>-<time>."""
+    """The folder to write; must be new or empty unless a run is resumed. None: runs/<command>-<date>-<time>."""
     seed: int = 0
     """Decides problems, samples and minibatches. The same seed gives the same run on a CPU."""
+    preset: str | None = None
+    """A named set of flags. With no model named it is `embedded`."""
+    config: str | None = None
+    """A YAML file of flags, e.g. the config.yaml of a run."""
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """The run's length, checkpoints and reports."""
+
     max_steps: int = 500
     """Steps: episodes are played, then trained on."""
     save_steps: int = 50
@@ -218,10 +238,6 @@ class RunConfig:
     """Dialogues shown after the first step and after the last."""
     report_to: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = ("tensorboard",)
     """Where metrics go besides metrics.jsonl."""
-    preset: str | None = None
-    """A named set of flags. With no model named it is `embedded`."""
-    config: str | None = None
-    """A YAML file of flags, e.g. the config.yaml of a run."""
 
     def __post_init__(self) -> None:
         _at_least("max_steps", self.max_steps, 0)
@@ -235,15 +251,17 @@ class RunConfig:
 class CommandConfig:
     """Groups that every command has."""
 
-    run: Flat[RunConfig] = field(default_factory=RunConfig)
+    common: Flat[CommonConfig] = field(default_factory=CommonConfig)
     env: Flat[EnvConfig] = field(default_factory=EnvConfig)
     model: Flat[ModelConfig] = field(default_factory=ModelConfig)
+    limits: Flat[LimitsConfig] = field(default_factory=LimitsConfig)
 
 
 @dataclass(frozen=True)
 class TrainConfig(CommandConfig):
     """Groups that every training command has; an algorithm adds its own."""
 
+    run: Flat[RunConfig] = field(default_factory=RunConfig)
     sampling: Flat[SamplingConfig] = field(default_factory=SamplingConfig)
     learner: Flat[LearnerConfig] = field(default_factory=LearnerConfig)
     evaluation: Flat[EvalConfig] = field(default_factory=EvalConfig)
@@ -252,8 +270,8 @@ class TrainConfig(CommandConfig):
         episodes = self.sampling.problems_per_step * self.sampling.num_generations
         if episodes % self.learner.num_minibatches:
             raise ValueError(
-                f"{self.sampling.problems_per_step} problems x {self.sampling.num_generations} episodes = {episodes} do not "
-                f"divide into --num-minibatches {self.learner.num_minibatches}; choose a divisor of {episodes}"
+                f"{self.sampling.problems_per_step} problems x {self.sampling.num_generations} episodes = {episodes} do "
+                f"not divide into --num-minibatches {self.learner.num_minibatches}; choose a divisor of {episodes}"
             )
 
 
@@ -265,11 +283,15 @@ def _at_least(name: str, value: float, least: float) -> None:
 def flatten(config: CommandConfig) -> dict[str, Any]:
     """All settings by flag name (with underscores), plain YAML values."""
     flat: dict[str, Any] = {}
-    for group in dataclasses.fields(config):
-        for item in dataclasses.fields(getattr(config, group.name)):
-            value = getattr(getattr(config, group.name), item.name)
+    for group in _groups(config):
+        for item in dataclasses.fields(getattr(config, group)):
+            value = getattr(getattr(config, group), item.name)
             flat[item.name] = list(value) if isinstance(value, tuple) else value
     return flat
+
+
+def _groups(config: CommandConfig) -> list[str]:
+    return [f.name for f in dataclasses.fields(config) if dataclasses.is_dataclass(getattr(config, f.name))]
 
 
 def lay_over(config: C, settings: Mapping[str, Any], source: str) -> C:
@@ -279,11 +301,7 @@ def lay_over(config: C, settings: Mapping[str, Any], source: str) -> C:
         settings: flag name (with underscores) -> value.
         source: where they come from, for the message.
     """
-    group_of = {
-        item.name: group.name
-        for group in dataclasses.fields(config)
-        for item in dataclasses.fields(getattr(config, group.name))
-    }
+    group_of = {item.name: group for group in _groups(config) for item in dataclasses.fields(getattr(config, group))}
     changes: dict[str, dict[str, Any]] = {}
     for name, value in settings.items():
         name = name.replace("-", "_")
@@ -295,23 +313,44 @@ def lay_over(config: C, settings: Mapping[str, Any], source: str) -> C:
     return dataclasses.replace(config, **groups)
 
 
-def parse(config_class: type[C], argv: Sequence[str], *, prog: str) -> C:
-    """The configuration that a command line stands for. A mistake prints one message and exits with code 2."""
-    try:
+def parse(
+    config_class: type[C],
+    argv: Sequence[str],
+    *,
+    prog: str,
+    defaults: Callable[[Sequence[str]], C] | None = None,
+) -> C:
+    """The configuration that a command line stands for. A mistake prints one message and exits with code 2.
+
+    Args:
+        defaults: what holds before the command line's own flags; default: class defaults, preset, file.
+    """
+    with exit_on_mistakes(prog):
         args = [_known_flag(arg) for arg in argv]
-        default = _defaults(config_class, args)
+        default = defaults(args) if defaults else _defaults(config_class, args)
+    return tyro.cli(config_class, args=args, default=default, prog=prog)
+
+
+@contextmanager
+def exit_on_mistakes(prog: str) -> Iterator[None]:
+    """Within: a ValueError is the user's to mend, so its message is printed and the process exits with code 2."""
+    try:
+        yield
     except ValueError as error:
         print(f"{prog}: {error}", file=sys.stderr)
         raise SystemExit(2) from None
-    return tyro.cli(config_class, args=args, default=default, prog=prog)
 
 
 def _defaults(config_class: type[C], args: Sequence[str]) -> C:
     """What holds before the command line's own flags: class defaults, then preset, then file."""
-    path = _peek(args, "config")
-    settings = _read_yaml(path) if path else {}
-    model = _peek(args, "model-name-or-path") or settings.get("model_name_or_path")
-    preset = _peek(args, "preset") or settings.get("preset") or (None if model else "embedded")
+    path = peek(args, "config")
+    return with_settings(config_class, read_yaml(path) if path else {}, str(path), args)
+
+
+def with_settings(config_class: type[C], settings: Mapping[str, Any], source: str, args: Sequence[str] = ()) -> C:
+    """Class defaults, then the preset that `args` or `settings` name (`embedded` where no model is), then settings."""
+    model = peek(args, "model-name-or-path") or settings.get("model_name_or_path")
+    preset = peek(args, "preset") or settings.get("preset") or (None if model else "embedded")
     config = config_class()
     if preset:
         if preset not in PRESETS:
@@ -319,10 +358,10 @@ def _defaults(config_class: type[C], args: Sequence[str]) -> C:
         known = flatten(config)
         config = lay_over(config, {k: v for k, v in PRESETS[preset].items() if k in known}, f"preset {preset}")
         config = lay_over(config, {"preset": preset}, "preset")
-    return lay_over(config, settings, str(path))
+    return lay_over(config, settings, source)
 
 
-def _peek(args: Sequence[str], flag: str) -> str | None:
+def peek(args: Sequence[str], flag: str) -> str | None:
     """The value of one flag, read before the full parser runs."""
     value = None
     for i, arg in enumerate(args):
@@ -332,7 +371,8 @@ def _peek(args: Sequence[str], flag: str) -> str | None:
     return value
 
 
-def _read_yaml(path: str) -> dict[str, Any]:
+def read_yaml(path: str) -> dict[str, Any]:
+    """Settings from a YAML file. Raises ValueError where it is missing or holds something else."""
     file = Path(path)
     if not file.is_file():
         raise ValueError(f"--config {path}: there is no such file")

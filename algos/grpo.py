@@ -62,7 +62,8 @@ class Config(TrainConfig):
         super().__post_init__()
         if self.sampling.num_generations < 2:
             raise ValueError(
-                f"--num-generations must be at least 2 for a group to have a baseline, got {self.sampling.num_generations}"
+                "--num-generations must be at least 2 for a group to have a baseline, got "
+                f"{self.sampling.num_generations}"
             )
 
 
@@ -90,7 +91,7 @@ def algorithm(config: Config) -> Algorithm:
         advantages=partial(advantages, scale=config.grpo.scale_rewards),
         loss=partial(loss, config=config.grpo),
         share=config.grpo.share,
-        share_length=config.sampling.max_completion_length,
+        share_length=config.limits.max_completion_length,
         needs=("ref_logp",) if config.grpo.beta else (),
     )
 
@@ -98,9 +99,9 @@ def algorithm(config: Config) -> Algorithm:
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line: `python -m algos.grpo --env math_v0`."""
     config = parse(Config, sys.argv[1:] if argv is None else argv, prog="python -m algos.grpo")
-    from algos.trainer import run
+    from algos.launch import launch
 
-    run(config, algorithm(config), command="grpo")
+    launch(config, algorithm(config), command="grpo")
 
 
 if __name__ == "__main__":

@@ -82,7 +82,9 @@ def _role_metrics(episodes: Sequence[Episode], agent: str, lengths: Sequence[int
         f"{role}/reward": float(np.mean([e.rewards[agent] for e in episodes])),
         f"{role}/completions/mean_length": float(np.mean(lengths or [0])),
         f"{role}/completions/max_length": float(max(lengths, default=0)),
-        f"{role}/completions/clipped_ratio": float(np.mean([c.completion.finish is Finish.LENGTH for c in calls] or [0])),
+        f"{role}/completions/clipped_ratio": float(
+            np.mean([c.completion.finish is Finish.LENGTH for c in calls] or [0])
+        ),
         f"{role}/empty_ratio": float(np.mean([not message.strip() for message in said] or [0])),
     }
     terms = {name for e in episodes for name in e.terms.get(agent, {})}

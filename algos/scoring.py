@@ -98,7 +98,9 @@ def _scatter(where_BT: Tensor, value_N: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def score_all(forward: Callable[..., Any], model: nn.Module, batch: Batch, *, temperature: float, tokens: int) -> Tensor:
+def score_all(
+    forward: Callable[..., Any], model: nn.Module, batch: Batch, *, temperature: float, tokens: int
+) -> Tensor:
     """logp_BT of a whole batch, on the CPU, without gradients, in micro-batches of `tokens`."""
     logp_BT = torch.zeros(batch.ids_BT.shape)
     for index in micro_batches(batch, tokens):

@@ -1,0 +1,69 @@
+"""What a person sees on the terminal while a run goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+
+from rich.console import Console as RichConsole
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from rema_agents.types import Episode
+from rema_env.render import transcript_text
+from rema_env.transcript import role_of
+
+
+class Console:
+    """Lines, a progress bar on a terminal, and dialogues that a person can read. Silent on all ranks but the first."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._out = RichConsole(quiet=quiet, highlight=False, soft_wrap=True)
+        columns = (TextColumn("step"), MofNCompleteColumn(), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+        self._bar = Progress(*columns, console=self._out, transient=True, disable=not self._out.is_terminal)
+        self._task = self._bar.add_task("train", total=None)
+
+    def __enter__(self) -> Console:
+        self._bar.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._bar.stop()
+
+    def say(self, text: str) -> None:
+        """One line."""
+        self._out.print(text, markup=False)
+
+    def warn(self, text: str) -> None:
+        """One line that stands out."""
+        self._out.print(f"warning: {text}", style="yellow", markup=False)
+
+    def step(self, step: int, total: int, metrics: Mapping[str, float], *, show: bool) -> None:
+        """Move the bar and, where `show`, print the step's line."""
+        self._bar.update(self._task, completed=step, total=total)
+        if show:
+            self.say(step_line(step, total, metrics))
+
+    def dialogues(self, title: str, episodes: Sequence[Episode], count: int) -> None:
+        """The first dialogues of different problems."""
+        by_group = {episode.group: episode for episode in reversed(episodes)}
+        for episode in list(reversed(by_group.values()))[:count]:
+            paid = ", ".join(f"{role_of(agent)} {reward:g}" for agent, reward in episode.rewards.items())
+            self.say(f"--- {title}: {episode.problem.id} ---")
+            self.say(transcript_text(episode.transcript).rstrip())
+            self.say(f"--- {episode.ending}; golden answer {episode.problem.answer}; paid: {paid} ---")
+
+
+def step_line(step: int, total: int, metrics: Mapping[str, float]) -> str:
+    """One step in one line: reward, lengths, endings, gradient, sampler against learner, seconds."""
+    lengths = " ".join(
+        f"{name.removesuffix('/completions/mean_length')} {value:.1f}"
+        for name, value in metrics.items()
+        if name.endswith("/completions/mean_length")
+    )
+    parts = " ".join(f"{n.removeprefix('time/')} {v:.2f}" for n, v in metrics.items() if n.startswith("time/"))
+    return (
+        f"step {step}/{total}  reward {metrics['reward']:.3f}  accuracy {metrics['accuracy']:.3f}  "
+        f"finished {metrics['endings/finished']:.0%}  tokens: {lengths}  turns {metrics['turns/mean']:.1f}  "
+        f"grad {metrics.get('grad_norm', 0.0):.3f}  clip {metrics.get('clip_ratio/region_mean', 0.0):.3f}  "
+        f"gap {metrics.get('sampling/logp_gap_max', 0.0):.1e}  {metrics['step_time']:.2f} s ({parts})"
+    )

@@ -1,0 +1,251 @@
+"""How well a team does: accuracy on held-out problems, and the cross-play of both roles before and after training.
+
+    python -m algos.evaluate RUN|MODEL [--cross-play]
+
+Training evaluates with the same functions, so the figures are the same.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pettingzoo import AECEnv
+from tyro.conf import OmitArgPrefixes as Flat
+from tyro.conf import Positional
+
+from algos.config import (
+    CommandConfig,
+    EvalConfig,
+    exit_on_mistakes,
+    flatten,
+    lay_over,
+    parse,
+    read_yaml,
+    with_settings,
+)
+from algos.metrics import accuracy, finished
+from algos.run_folder import RunFolder
+from algos.seeds import seed_of
+from algos.team import Team, make_team
+from algos.world import World, eval_sets, make_world, with_env
+from rema_agents.gate import Gate
+from rema_agents.play import play
+from rema_agents.types import Episode, SamplingParams, Seat
+from rema_env.transcript import Message, Problem
+
+if TYPE_CHECKING:
+    pass
+
+EVALUATION = 2**31
+"""Takes the place of the step in seeds, so that evaluation and training never draw the same numbers."""
+
+SeatsFor = Callable[[int], Mapping[str, Seat]]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """One evaluation set's result.
+
+    Attributes:
+        accuracy: mean over problems and samples at the evaluation temperature.
+        accuracy_greedy: of one greedy episode a problem; None where not asked for.
+        episodes: those at the evaluation temperature.
+    """
+
+    accuracy: float
+    accuracy_greedy: float | None
+    episodes: Sequence[Episode]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What an evaluation needs besides seats: the world under its rules, and its limits."""
+
+    make_env: Callable[[], AECEnv]
+    config: CommandConfig
+    settings: EvalConfig
+
+    @classmethod
+    def of(cls, config: Any) -> Evaluation:
+        """From a configuration with groups `env`, `limits`, `evaluation`, ..."""
+        rounds = config.evaluation.eval_max_rounds
+        env = config.env if rounds is None else with_env(config.env, max_rounds=rounds)
+        return cls(make_world(env).make_env, config, config.evaluation)
+
+    def params(self, temperature: float) -> SamplingParams:
+        """Sampling at a temperature; the same seed for every evaluation of a run, so that they compare."""
+        length = self.settings.eval_max_completion_length or self.config.limits.max_completion_length
+        return SamplingParams(length, temperature, seed=seed_of(self.config.common.seed, EVALUATION))
+
+    def seats(self, team: Team, temperature: float) -> SeatsFor:
+        """The team's seats under the evaluation's limits."""
+        return team.seats(self.params(temperature), max_prompt_length=self.config.limits.max_prompt_length)
+
+    def play(self, seats: SeatsFor, problems: Sequence[Problem], samples: int = 1) -> list[Episode]:
+        """`samples` episodes of each problem, one group a problem."""
+        return play(
+            self.make_env,
+            seats,
+            [problem for problem in problems for _ in range(samples)],
+            groups=[p for p in range(len(problems)) for _ in range(samples)],
+            concurrency=self.config.limits.max_concurrency,
+            time_limit=self.config.limits.dialogue_timeout,
+        )
+
+
+def evaluate_sets(
+    team: Team, evaluation: Evaluation, sets: Mapping[str, Sequence[Problem]], *, greedy: bool = False
+) -> dict[str, Scores]:
+    """The team on every set: `eval_num_samples` episodes a problem at `eval_temperature`, and if asked a greedy one."""
+    settings = evaluation.settings
+    scores = {}
+    for name, problems in sets.items():
+        episodes = evaluation.play(
+            evaluation.seats(team, settings.eval_temperature), problems, settings.eval_num_samples
+        )
+        by_greed = accuracy(evaluation.play(evaluation.seats(team, 0.0), problems)) if greedy else None
+        scores[name] = Scores(accuracy(episodes), by_greed, episodes)
+    return scores
+
+
+@dataclass(frozen=True)
+class AnotherProblem:
+    """A seat that sees another problem's question instead of the dialogue's own; it answers that one.
+
+    Attributes:
+        seat: who speaks.
+        question, other: replaced, and by what.
+    """
+
+    seat: Seat
+    question: str
+    other: str
+
+    @property
+    def calls(self) -> Any:
+        """The seat's calls."""
+        return getattr(self.seat, "calls", ())
+
+    async def say(self, observation: Mapping[str, Any], *, gate: Gate) -> Message | str:
+        """What the seat says about the other problem."""
+        messages = tuple(
+            {**m, "content": m["content"].replace(self.question, self.other)} for m in observation["messages"]
+        )
+        return await self.seat.say({**observation, "messages": messages}, gate=gate)
+
+
+def cross_play(
+    before: Team, after: Team, evaluation: Evaluation, problems: Sequence[Problem]
+) -> dict[str, dict[str, float]]:
+    """Accuracy of every pairing of the first agent (the planner) with the others, before and after training.
+
+    Returns:
+        planner -> reasoner -> accuracy. Planners: `before`, `after`, and `after, another problem's plan`, who thinks
+        about the next problem of the set while the reasoner faces its own.
+    """
+    planner, *others = list(after)
+    temperature = evaluation.settings.eval_temperature
+    seats = {"before": evaluation.seats(before, temperature), "after": evaluation.seats(after, temperature)}
+
+    def pair(plan: SeatsFor, solve: SeatsFor) -> SeatsFor:
+        return lambda dialogue: {planner: plan(dialogue)[planner]} | {a: solve(dialogue)[a] for a in others}
+
+    def misled(dialogue: int) -> Mapping[str, Seat]:
+        question, other = problems[dialogue].question, problems[(dialogue + 1) % len(problems)].question
+        return {planner: AnotherProblem(seats["after"](dialogue)[planner], question, other)}
+
+    planners: dict[str, SeatsFor] = {**seats, "after, another problem's plan": misled}
+    return {
+        plan_name: {
+            solve_name: accuracy(evaluation.play(pair(plan, solve), problems)) for solve_name, solve in seats.items()
+        }
+        for plan_name, plan in planners.items()
+    }
+
+
+@dataclass(frozen=True)
+class EvaluateConfig(CommandConfig):
+    """Evaluate a run or a model on held-out problems."""
+
+    target: Positional[str] = ""
+    """A run folder, a checkpoint, a model folder, `embedded`, or a hub name. A run's settings are taken over."""
+    evaluation: Flat[EvalConfig] = field(default_factory=EvalConfig)
+    cross_play: bool = False
+    """Pair both roles before and after training with each other (needs a run)."""
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """The command line."""
+    prog = "python -m algos.evaluate"
+    args = list(sys.argv[1:] if argv is None else argv)
+    with exit_on_mistakes(prog):
+        config = parse(EvaluateConfig, args, prog=prog, defaults=_defaults)
+        if not config.target:
+            raise ValueError(
+                "name what to evaluate: a run folder, a checkpoint, a model folder, embedded or a hub name"
+            )
+        world = make_world(config.env)
+        sets = eval_sets(config.evaluation, config.env, world)
+        if not sets:
+            raise ValueError(f"there is nothing to evaluate on: name files with --eval-datasets (env {config.env.env})")
+        report(config, world, sets)
+
+
+def _defaults(args: Sequence[str]) -> EvaluateConfig:
+    """The settings of the run that the first argument names, where it names one; else those of its model."""
+    target = next((arg for arg in args if not arg.startswith("-")), "")
+    written = next(
+        (p for p in (Path(target) / "config.yaml", Path(target).parent / "config.yaml") if p.is_file()), None
+    )
+    if target and written is not None:
+        known = flatten(EvaluateConfig())
+        settings = {name: value for name, value in read_yaml(str(written)).items() if name in known}
+        config = with_settings(EvaluateConfig, settings, str(written), args)
+        return lay_over(config, {"output_dir": None}, "")
+    settings = {} if target in ("", "embedded") else {"model_name_or_path": target}
+    return with_settings(EvaluateConfig, settings, "target", args)
+
+
+def report(config: EvaluateConfig, world: World, sets: Mapping[str, Sequence[Problem]]) -> None:
+    """Play, print, and keep the episodes where --output-dir says so."""
+    from rich.console import Console
+
+    from algos.scoring import Precision
+
+    out, precision = Console(highlight=False, soft_wrap=True), Precision.here(config.model.bf16)
+    evaluation = Evaluation.of(config)
+    team = make_team(config.model, world.agents, precision, model=config.target)
+    folder = RunFolder(Path(config.common.output_dir)) if config.common.output_dir else None
+    for name, score in evaluate_sets(team, evaluation, sets, greedy=True).items():
+        out.print(
+            f"{name}: {len(sets[name])} problems, accuracy {score.accuracy:.3f} ({len(score.episodes)} episodes at "
+            f"temperature {config.evaluation.eval_temperature:g}), greedy {score.accuracy_greedy:.3f}, "
+            f"finished {finished(score.episodes):.1%}"
+        )
+        if folder is not None:
+            folder.write_evaluation(name, score.episodes)
+    if config.cross_play:
+        before = make_team(config.model, world.agents, precision)
+        for name, problems in sets.items():
+            out.print(cross_play_table(name, cross_play(before, team, evaluation, problems)))
+        before.close()
+    team.close()
+
+
+def cross_play_table(name: str, table: Mapping[str, Mapping[str, float]]) -> Any:
+    """The cross-play as a table to print."""
+    from rich.table import Table
+
+    columns = list(next(iter(table.values())))
+    out = Table("planner", *(f"reasoner {column}" for column in columns), title=f"cross-play on {name}: accuracy")
+    for planner, row in table.items():
+        out.add_row(planner, *(f"{row[column]:.3f}" for column in columns))
+    return out
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""What a run holds on to: its parts, and what changes from step to step."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from algos.algorithm import Algorithm
+from algos.config import TrainConfig
+from algos.console import Console
+from algos.evaluate import Evaluation
+from algos.report_to import Reporters
+from algos.run_folder import RunFolder
+from algos.team import Team
+from algos.world import World
+from rema_env.transcript import Problem
+
+
+@dataclass
+class Progress:
+    """What changes from step to step besides weights; goes into checkpoints.
+
+    Attributes:
+        step: steps done.
+        carry: policy -> the algorithm's state.
+        train_seconds: spent in steps, evaluation and saving not counted.
+        best_step, best_score: the evaluation whose weights are in best/.
+    """
+
+    step: int = 0
+    carry: dict[str, Any] = field(default_factory=dict)
+    train_seconds: float = 0.0
+    best_step: int | None = None
+    best_score: float = -1.0
+
+
+class Clock:
+    """Seconds by part of a step."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = defaultdict(float)
+
+    @contextmanager
+    def __call__(self, part: str) -> Iterator[None]:
+        """Adds what happens within to a part."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[f"time/{part}"] += time.perf_counter() - start
+
+
+@dataclass
+class Run:
+    """Everything a run holds on to."""
+
+    config: TrainConfig
+    algorithm: Algorithm
+    world: World
+    evaluation: Evaluation
+    team: Team
+    folder: RunFolder
+    console: Console
+    reporters: Reporters
+    sets: Mapping[str, Sequence[Problem]]
+    progress: Progress = field(default_factory=Progress)

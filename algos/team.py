@@ -1,0 +1,174 @@
+"""Who plays and who learns: agent -> policy. Shared or separate weights is a fact of the team, not a second trainer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from algos.config import ModelConfig, TrainConfig
+from algos.models import SHARED, model_folder
+from rema_agents.chat import ChatCodec
+from rema_agents.seat import LMSeat
+from rema_agents.types import SamplingParams, Seat
+from rema_env.transcript import role_of
+
+if TYPE_CHECKING:
+    from algos.learner import Learner
+    from algos.scoring import Precision, Reference
+
+
+@dataclass
+class Policy:
+    """One set of weights: how it speaks, samples and, unless frozen, learns.
+
+    Attributes:
+        name: `policy` where all roles share it, else the role's name; its folder in checkpoints.
+        agents: those who speak with it and learn. Empty: it only plays.
+        folder: the model folder (or hub name) it started from.
+        version: grows by one with each publish.
+    """
+
+    name: str
+    agents: tuple[str, ...]
+    folder: str
+    codec: ChatCodec
+    sampler: Any
+    learner: Learner | None = None
+    reference: Reference | None = None
+    version: int = 0
+
+
+class Team(Mapping[str, Policy]):
+    """`team["meta_0"]` and `team["reasoner_0"]` are one policy, or two."""
+
+    def __init__(self, policy_of: Mapping[str, Policy]) -> None:
+        self._policy_of = dict(policy_of)
+
+    def __getitem__(self, agent: str) -> Policy:
+        return self._policy_of[agent]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._policy_of)
+
+    def __len__(self) -> int:
+        return len(self._policy_of)
+
+    @property
+    def policies(self) -> tuple[Policy, ...]:
+        """Each set of weights once."""
+        return tuple({id(policy): policy for policy in self.values()}.values())
+
+    def learning(self) -> tuple[Policy, ...]:
+        """The policies that learn."""
+        return tuple(policy for policy in self.policies if policy.agents)
+
+    def seats(
+        self, params: SamplingParams, *, max_prompt_length: int, first_dialogue: int = 0
+    ) -> Callable[[int], Mapping[str, Seat]]:
+        """For `play`: dialogue number -> a new seat for each agent.
+
+        Args:
+            first_dialogue: added to the dialogue's number, so that ranks draw differently.
+        """
+
+        def seats_for(dialogue: int) -> Mapping[str, Seat]:
+            return {
+                agent: LMSeat(
+                    agent,
+                    policy.codec,
+                    policy.sampler,
+                    params,
+                    dialogue=first_dialogue + dialogue,
+                    max_prompt_length=max_prompt_length,
+                )
+                for agent, policy in self.items()
+            }
+
+        return seats_for
+
+    def close(self) -> None:
+        """Let go of the samplers."""
+        for policy in self.policies:
+            policy.sampler.close()
+
+
+def learning_agents(config: ModelConfig, agents: Sequence[str]) -> tuple[str, ...]:
+    """The agents that `--train` names. Raises ValueError for a role that the environment does not have."""
+    roles = {role_of(agent): agent for agent in agents}
+    if config.train == "all":
+        return tuple(agents)
+    named = [role.strip() for role in config.train.split(",")]
+    unknown = [role for role in named if role not in roles]
+    if unknown:
+        raise ValueError(f"--train {config.train}: there is no role {unknown[0]!r}; there are: {', '.join(roles)}")
+    return tuple(roles[role] for role in named)
+
+
+def policy_names(config: ModelConfig, agents: Sequence[str]) -> dict[str, str]:
+    """agent -> the name of its policy."""
+    return {agent: SHARED if config.team == "shared" else role_of(agent) for agent in agents}
+
+
+def make_team(
+    config: ModelConfig,
+    agents: Sequence[str],
+    precision: Precision,
+    *,
+    add_learner: Callable[[Policy], None] | None = None,
+    model: str | None = None,
+) -> Team:
+    """Load every policy once. The chat formats are checked before any weights are read.
+
+    Args:
+        add_learner: called for each policy that learns; None for play alone.
+        model: instead of `config.model_name_or_path`.
+    """
+    where = model or config.model_name_or_path
+    if where is None:
+        raise ValueError("no model is named: give --model-name-or-path, or --preset embedded")
+    learning = learning_agents(config, agents) if add_learner else ()
+    names = policy_names(config, agents)
+    codecs = {}
+    for name in dict.fromkeys(names.values()):
+        folder = model_folder(where, name)
+        codec = ChatCodec.from_pretrained(folder, chat_template_kwargs=config.chat_template_kwargs)
+        codecs[name] = folder, codec
+    policies = {}
+    for name, (folder, codec) in codecs.items():
+        own = tuple(agent for agent in learning if names[agent] == name)
+        policies[name] = Policy(name, own, folder, codec, make_sampler(config.sampler, folder, precision))
+        if own and add_learner:
+            add_learner(policies[name])
+    return Team({agent: policies[name] for agent, name in names.items()})
+
+
+def make_sampler(kind: str, folder: str, precision: Precision) -> Any:
+    """The sampler that `--sampler` names, with a model folder's weights."""
+    if kind == "auto":
+        kind = "vllm" if precision.device.type == "cuda" else "hf"
+    if kind == "hf":
+        from rema_agents.hf import HFSampler
+
+        return HFSampler.from_pretrained(folder, dtype=precision.dtype, device=precision.device)
+    from rema_agents.vllm import VLLMSampler
+
+    return VLLMSampler.from_pretrained(folder, dtype=precision.dtype)
+
+
+def total_updates(config: TrainConfig) -> int:
+    """Optimizer steps of a whole run: the length of the learning-rate schedule."""
+    return max(1, config.run.max_steps * config.learner.num_iterations * config.learner.num_minibatches)
+
+
+def batch_layout(config: TrainConfig, agents: Sequence[str], ranks: int) -> str:
+    """One line that says what a step consists of."""
+    s, n = config.sampling, config.learner
+    rows = s.problems_per_step * s.num_generations * len(agents)
+    updates = n.num_minibatches * n.num_iterations
+    return (
+        f"{s.problems_per_step} problems x {s.num_generations} episodes x {len(agents)} roles = {rows} rows a step, "
+        f"{updates} optimizer step{'s' * (updates != 1)} of about {math.ceil(rows / n.num_minibatches)} rows, "
+        f"{ranks} rank{'s' * (ranks != 1)}, {n.micro_batch_tokens} tokens a micro-batch"
+    )

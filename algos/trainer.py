@@ -1,0 +1,217 @@
+"""The training loop, written once: play, score, weigh, update, publish. It names no algorithm.
+
+Its parts are public, so another loop is a short script: `play`, `make_batch`, `Learner.logp`, `Learner.update`,
+`Learner.save`, `publish`.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from algos.algorithm import Algorithm
+from algos.batch import Batch, make_batch, minibatches
+from algos.checkpoint import save_checkpoint, save_weights
+from algos.evaluate import Scores, evaluate_sets
+from algos.functional import token_shares
+from algos.interrupt import Interrupts
+from algos.metrics import episode_metrics, finished, logp_gap
+from algos.publish import publish
+from algos.seeds import seed_of
+from algos.state import Clock, Run
+from algos.team import Policy
+from rema_agents.play import play
+from rema_agents.types import Episode, SamplingParams
+
+FEW_FINISHED, FEW_VARY = 0.2, 0.1
+
+
+def train(run: Run) -> dict[str, Any]:
+    """Train to the end of the run; returns its summary, which is also in summary.json.
+
+    Ctrl-C stops after what is under way, saves a checkpoint and says where.
+    """
+    config, console, progress = run.config, run.console, run.progress
+    before = evaluated(run, greedy=True)
+    warn_of_cold_start(run, [e for score in before.values() for e in score.episodes])
+    if progress.step == 0:
+        keep_best(run, before)
+    with Interrupts() as interrupts:
+        while progress.step < config.run.max_steps and not interrupts.asked:
+            metrics = one_step(run, interrupts)
+            if metrics is None:
+                break
+            if config.evaluation.eval_steps and progress.step % config.evaluation.eval_steps == 0:
+                scores = evaluated(run)
+                metrics |= {f"eval/{name}/accuracy": score.accuracy for name, score in scores.items()}
+                keep_best(run, scores)
+            run.folder.log(metrics)
+            run.reporters.log(progress.step, metrics)
+            if config.run.save_steps and progress.step % config.run.save_steps == 0:
+                save_checkpoint(run)
+    if interrupts.asked:
+        console.say(f"stopped after step {progress.step}; what was done is in {save_checkpoint(run)}")
+        raise SystemExit(130)
+    after = evaluated(run, greedy=True)
+    keep_best(run, after)
+    run.folder.write_folder("final", lambda folder: save_weights(run, folder))
+    return summarise(run, before, after)
+
+
+def one_step(run: Run, interrupts: Interrupts) -> dict[str, Any] | None:
+    """Play and learn once; None where Ctrl-C came before anything was learnt."""
+    config, progress, clock = run.config, run.progress, Clock()
+    start, step = time.perf_counter(), progress.step + 1
+    with clock("play"):
+        episodes = interrupts.or_none(lambda: play_step(run, step))
+    if episodes is None:
+        return None
+    with clock("write"):
+        run.folder.write_step(step, episodes)
+    metrics: dict[str, Any] = {"step": step, **episode_metrics(episodes)}
+    for policy in run.team.learning():
+        prefix = f"{policy.name}/" if len(run.team.learning()) > 1 else ""
+        metrics |= {prefix + name: value for name, value in learn(run, policy, episodes, step, clock).items()}
+        with clock("publish"):
+            publish(policy)
+    seconds = time.perf_counter() - start
+    progress.step, progress.train_seconds = step, progress.train_seconds + seconds
+    metrics |= {"step_time": seconds, **clock.seconds}
+    shows = step % config.run.logging_steps == 0 or step == config.run.max_steps
+    run.console.step(step, config.run.max_steps, metrics, show=shows)
+    if step in (1, config.run.max_steps):
+        run.console.dialogues(f"step {step}", episodes, config.run.num_completions_to_print)
+    if step == 1 and 1 - metrics["frac_reward_zero_std"] < FEW_VARY:
+        run.console.warn(
+            f"in step 1 only {1 - metrics['frac_reward_zero_std']:.0%} of groups have rewards that vary, so there is "
+            f"hardly anything to learn from; {COLD_START}"
+        )
+    return metrics
+
+
+COLD_START = (
+    "give the model a cold start on dialogues first (python -m algos.sft), or pay unfinished dialogues by their answer "
+    "(--unfinished-reward grade)"
+)
+
+
+def play_step(run: Run, step: int) -> list[Episode]:
+    """The episodes of one step: `num_generations` of each problem, one group a problem."""
+    s, limits = run.config.sampling, run.config.limits
+    P = s.problems_per_step
+    problems = [run.world.problems.draw(run.config.common.seed, (step - 1) * P + p) for p in range(P)]
+    params = SamplingParams(limits.max_completion_length, s.temperature, seed=seed_of(run.config.common.seed, step))
+    return play(
+        run.world.make_env,
+        run.team.seats(params, max_prompt_length=limits.max_prompt_length),
+        [problem for problem in problems for _ in range(s.num_generations)],
+        groups=[p for p in range(P) for _ in range(s.num_generations)],
+        concurrency=limits.max_concurrency,
+        time_limit=limits.dialogue_timeout,
+    )
+
+
+def learn(run: Run, policy: Policy, episodes: Sequence[Episode], step: int, clock: Clock) -> dict[str, float]:
+    """Everything between episodes and new weights, for one policy."""
+    learner, algorithm, config = policy.learner, run.algorithm, run.config.learner
+    assert learner is not None
+    with clock("logp"):
+        batch = make_batch(episodes, policy.agents)
+        batch = batch.with_tensors(old_logp_BT=learner.logp(batch))
+        if policy.reference is not None:
+            batch = batch.with_tensors(ref_logp_BT=policy.reference.logp(batch))
+    metrics = logp_gap(batch)
+    advantages, carry = algorithm.advantages(batch, run.progress.carry.get(policy.name, algorithm.carry))
+    run.progress.carry[policy.name] = carry
+    batch = batch.with_tensors(**({"adv_BT": advantages} if isinstance(advantages, Tensor) else advantages))
+    if config.zero_advantage == "drop":
+        batch = informative(batch)
+    updates: list[Mapping[str, float]] = []
+    with clock("update"):
+        for iteration in range(config.num_iterations):
+            for part in minibatches(batch, config.num_minibatches, seed=(run.config.common.seed, step, iteration)):
+                updates.append(learner.update(weighed(part, algorithm), algorithm.loss))
+    names = {name for update in updates for name in update}
+    metrics |= {name: float(np.mean([update[name] for update in updates])) for name in sorted(names)}
+    return metrics | {"update/count": float(len(updates))}
+
+
+def weighed(minibatch: Batch, algorithm: Algorithm) -> Batch:
+    """The minibatch with every token's share of the loss, decided before anything is split."""
+    share_BT = token_shares(
+        minibatch.turn_BT, minibatch.trajectory_B, algorithm.share, length=algorithm.share_length
+    ).float()
+    return minibatch.with_tensors(share_BT=share_BT)
+
+
+def informative(batch: Batch) -> Batch:
+    """Without the trajectories whose advantage is exactly 0 at every trained token."""
+    says_BT = batch.trained_BT & (batch.adv_BT != 0)
+    keep_S = torch.zeros(len(batch.reward_S), dtype=torch.bool)
+    keep_S[batch.trajectory_B[says_BT.any(1)]] = True
+    return batch.of_trajectories(keep_S)
+
+
+def evaluated(run: Run, *, greedy: bool = False) -> dict[str, Scores]:
+    """The team on every evaluation set, sampled and, where asked for, greedily; episodes are kept."""
+    scores = evaluate_sets(run.team, run.evaluation, run.sets, greedy=greedy)
+    for name, score in scores.items():
+        run.folder.write_evaluation(f"{name}-step-{run.progress.step:06d}", score.episodes)
+        extra = "" if score.accuracy_greedy is None else f", greedy {score.accuracy_greedy:.3f}"
+        run.console.say(
+            f"evaluation after step {run.progress.step}: {name}, {len(score.episodes)} episodes: accuracy "
+            f"{score.accuracy:.3f}{extra}, finished {finished(score.episodes):.0%}"
+        )
+    return scores
+
+
+def warn_of_cold_start(run: Run, episodes: Sequence[Episode]) -> None:
+    """Say so where hardly any dialogue of the first evaluation comes to its end."""
+    if episodes and finished(episodes) < FEW_FINISHED:
+        run.console.warn(
+            f"in the first evaluation only {finished(episodes):.0%} of dialogues finished, and others are paid nothing "
+            f"unless told otherwise; {COLD_START}"
+        )
+
+
+def keep_best(run: Run, scores: Mapping[str, Scores]) -> None:
+    """Keep the weights in best/ where they score higher than all before, by the mean over evaluation sets."""
+    if not scores:
+        return
+    score = float(np.mean([s.accuracy for s in scores.values()]))
+    if score > run.progress.best_score:
+        run.progress.best_score, run.progress.best_step = score, run.progress.step
+        run.folder.write_folder("best", lambda folder: save_weights(run, folder))
+
+
+def summarise(run: Run, before: Mapping[str, Scores], after: Mapping[str, Scores]) -> dict[str, Any]:
+    """Write and return summary.json."""
+
+    def mean(scores: Mapping[str, Scores], name: str) -> float | None:
+        values = [value for s in scores.values() if (value := getattr(s, name)) is not None]
+        return float(np.mean(values)) if values else None
+
+    summary = {
+        "seed": run.config.common.seed,
+        "steps": run.progress.step,
+        "train_seconds": round(run.progress.train_seconds, 2),
+        "accuracy_before": mean(before, "accuracy"),
+        "accuracy_after": mean(after, "accuracy"),
+        "accuracy_greedy_before": mean(before, "accuracy_greedy"),
+        "accuracy_greedy_after": mean(after, "accuracy_greedy"),
+        "best_step": run.progress.best_step,
+        "best_accuracy": run.progress.best_score if run.progress.best_step is not None else None,
+        "evaluation": {
+            name: {"before": before[name].accuracy if name in before else None, "after": score.accuracy}
+            for name, score in after.items()
+        },
+        "command": " ".join(sys.argv),
+    }
+    run.folder.write_summary(summary)
+    return summary

@@ -1,0 +1,141 @@
+"""The environment and the problems that a configuration names."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pettingzoo import AECEnv
+
+import rema_env
+from algos.config import EnvConfig, EvalConfig
+from algos.models import EMBEDDED
+from rema_env.problems import Problems
+from rema_env.transcript import Problem
+
+
+@dataclass(frozen=True)
+class World:
+    """What the agents play.
+
+    Attributes:
+        make_env: a new environment.
+        agents: who plays in it.
+        problems: to train on.
+        heldout: never trained on; None where the source has no such part.
+    """
+
+    make_env: Callable[[], AECEnv]
+    agents: tuple[str, ...]
+    problems: Problems
+    heldout: Problems | None
+
+
+def make_world(config: EnvConfig) -> World:
+    """Build it. Raises ValueError, naming what is wrong, for an unknown environment, file, column or prompt file."""
+    factory = _factory(config.env)
+    arguments = _arguments(config)
+    if config.dataset_name:
+        arguments["problems"] = load(config.dataset_name, config)
+    try:
+        env = factory(**arguments)
+    except TypeError as error:
+        raise ValueError(f"--env {config.env} does not take these settings: {error}") from error
+    problems = getattr(env.unwrapped, "problems", None)
+    if problems is None:
+        raise ValueError(
+            f"--env {config.env} names no problems of its own (an attribute `problems` with draw(seed, index)); "
+            "give --dataset-name"
+        )
+    parted = getattr(problems, "parted", None)
+    return World(
+        make_env=partial(factory, **arguments),
+        agents=tuple(env.possible_agents),
+        problems=parted("train") if parted else problems,
+        heldout=parted("heldout") if parted else None,
+    )
+
+
+def load(name: str, config: EnvConfig) -> Problems:
+    """The problems of a file, of the hub, or of a procedural family (`arithmetic-3`: three operations)."""
+    from rema_env.problems.arithmetic import arithmetic
+    from rema_env.problems.files import load_problems
+
+    family, _, level = name.rpartition("-")
+    if family == "arithmetic" and level.isdigit():
+        return arithmetic(int(level))
+    return load_problems(name, question_column=config.question_column, answer_column=config.answer_column)
+
+
+def eval_sets(config: EvalConfig, env: EnvConfig, world: World) -> dict[str, Sequence[Problem]]:
+    """The first `eval_num_problems` of each evaluation set, by its name; none where there is nothing to evaluate on."""
+    n = config.eval_num_problems
+    if config.eval_datasets:
+        sources = {_set_name(name): load(name, env) for name in config.eval_datasets}
+    elif world.heldout is not None:
+        sources = {"heldout": world.heldout}
+    else:
+        return {}
+    return {name: _first(source, n) for name, source in sources.items()}
+
+
+def _first(source: Problems, n: int) -> Sequence[Problem]:
+    if isinstance(source, Sequence):
+        return source[:n]
+    listed = getattr(source, "listed", None)
+    return listed(n) if listed else [source.draw(0, index) for index in range(n)]
+
+
+def _set_name(name: str) -> str:
+    return Path(name).stem if Path(name).exists() else name.replace("/", "_")
+
+
+def _factory(name: str) -> Callable[..., AECEnv]:
+    if ":" in name:
+        module, _, attribute = name.partition(":")
+        try:
+            return getattr(importlib.import_module(module), attribute)  # type: ignore[no-any-return]
+        except (ImportError, AttributeError) as error:
+            raise ValueError(f"--env {name}: {error}") from error
+    if not name.endswith(tuple("0123456789")) or not hasattr(rema_env, name):
+        built_in = sorted(n for n in rema_env.__all__ if n.rpartition("_v")[2].isdigit())
+        raise ValueError(
+            f"there is no environment {name!r}; there are: {', '.join(built_in)}, or package.module:function"
+        )
+    return getattr(rema_env, name)  # type: ignore[no-any-return]
+
+
+def _arguments(config: EnvConfig) -> dict[str, Any]:
+    """What the environment is told: the flags that were changed, so that its own defaults stay its own business."""
+    own = EnvConfig()
+    names = ("process", "max_rounds", "on_cut", "unfinished_reward", "grader")
+    arguments = {n: getattr(config, n) for n in names if getattr(config, n) != getattr(own, n)}
+    if config.system_prompts is not None:
+        arguments["system_prompts"] = read_system_prompts(config.system_prompts)
+    return arguments | config.env_kwargs
+
+
+def read_system_prompts(name: str) -> Mapping[str, str]:
+    """role -> text, from a YAML file, or the embedded model's own for `embedded`."""
+    if name == EMBEDDED:
+        from rema_agents.tiny import SYSTEM_PROMPTS
+
+        return SYSTEM_PROMPTS
+    path = Path(name)
+    if not path.is_file():
+        raise ValueError(f"--system-prompts {name}: there is no such file")
+    prompts = yaml.safe_load(path.read_text(encoding="utf-8"))
+    if not isinstance(prompts, dict) or not all(isinstance(text, str) for text in prompts.values()):
+        raise ValueError(f"--system-prompts {name} must hold `role: text` lines")
+    return prompts
+
+
+def with_env(config: EnvConfig, **changes: Any) -> EnvConfig:
+    """The same world under other rules, e.g. `max_rounds` of an evaluation."""
+    return dataclasses.replace(config, **changes)

@@ -1,0 +1,140 @@
+"""The mathematics of algos.functional against numbers worked by hand and against its own laws."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from algos.functional import (
+    SHARES,
+    clipped,
+    clipped_surrogate,
+    group_advantages,
+    kl_k2,
+    kl_k3,
+    log_ratio,
+    token_shares,
+)
+
+# Trajectory 0: turn 0 with 3 tokens, turn 1 with 1; trajectory 1: turn 0 with 2. Seven tokens in all are not trained.
+TURN_BT = torch.tensor([[-1, 0, 0, 0, -1, 1], [-1, -1, 0, 0, -1, -1]])
+TRAJECTORY_B = torch.tensor([0, 1])
+T = pytest.approx
+
+
+@pytest.mark.parametrize(
+    ("share", "first_turn", "second_turn", "other"),
+    [
+        ("token", 1 / 6, 1 / 6, 1 / 6),
+        ("trajectory", 1 / 8, 1 / 8, 1 / 4),
+        ("turn", 1 / 9, 1 / 3, 1 / 6),
+        ("turn_in_trajectory", 1 / 12, 1 / 4, 1 / 4),
+        ("turn_sum", 1 / 6, 1 / 2, 1 / 4),
+        ("constant", 1 / 20, 1 / 20, 1 / 20),
+    ],
+)
+def test_shares_are_those_worked_by_hand(share: str, first_turn: float, second_turn: float, other: float) -> None:
+    got = token_shares(TURN_BT, TRAJECTORY_B, share, length=10)
+    a, b, c = first_turn, second_turn, other
+    assert got.tolist() == [T([0, a, a, a, 0, b]), T([0, 0, c, c, 0, 0])]
+
+
+@st.composite
+def turns_of_rows(draw: st.DrawFn) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows of several trajectories, some of them in several rows, with at least one trained token."""
+    trajectories = draw(st.lists(st.integers(0, 4), min_size=1, max_size=8))
+    rows = [draw(st.lists(st.integers(-1, 3), min_size=6, max_size=6)) for _ in trajectories]
+    rows[0][1] = 0
+    return torch.tensor(rows), torch.tensor(trajectories)
+
+
+@given(turns_of_rows(), st.sampled_from(["token", "trajectory", "turn", "turn_in_trajectory"]))
+def test_shares_sum_to_one_and_only_trained_tokens_have_one(
+    rows: tuple[torch.Tensor, torch.Tensor], share: str
+) -> None:
+    turn_BT, trajectory_B = rows
+    got = token_shares(turn_BT, trajectory_B, share)
+    assert float(got.sum()) == T(1.0)
+    assert torch.equal(got > 0, turn_BT >= 0)
+
+
+@given(turns_of_rows())
+def test_turn_sum_sums_to_the_mean_number_of_turns(rows: tuple[torch.Tensor, torch.Tensor]) -> None:
+    turn_BT, trajectory_B = rows
+    turns = {(s, k) for s, row in zip(trajectory_B.tolist(), turn_BT.tolist(), strict=True) for k in row if k >= 0}
+    mean = len(turns) / len({s for s, _ in turns})
+    assert float(token_shares(turn_BT, trajectory_B, "turn_sum").sum()) == T(mean)
+
+
+@pytest.mark.parametrize("share", SHARES)
+def test_shares_are_the_same_for_one_row_and_for_several(share: str) -> None:
+    whole = token_shares(TURN_BT, TRAJECTORY_B, share, length=5)
+    parts = torch.tensor([[-1, 0, 0, 0], [-1, -1, -1, 1], [-1, -1, 0, 0]])
+    split = token_shares(parts, torch.tensor([0, 0, 1]), share, length=5)
+    assert split[parts >= 0].tolist() == T(whole[TURN_BT >= 0].tolist())
+
+
+def test_shares_of_nothing_are_zero_and_not_nan() -> None:
+    assert token_shares(torch.full((2, 3), -1), torch.tensor([0, 1]), "trajectory").tolist() == [[0, 0, 0]] * 2
+
+
+def test_an_unknown_share_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="share must be one of token, .*, got 'batch'"):
+        token_shares(TURN_BT, TRAJECTORY_B, "batch")
+    with pytest.raises(ValueError, match="constant needs the length"):
+        token_shares(TURN_BT, TRAJECTORY_B, "constant")
+
+
+def test_group_advantages_are_those_worked_by_hand() -> None:
+    reward_S, group_S = torch.tensor([1.0, 0, 0, 1, 5, 5]), torch.tensor([7, 7, 7, 7, 2, 2])
+    a = 0.5 / (math.sqrt(1 / 3) + 1e-6)
+    assert group_advantages(reward_S, group_S).tolist() == T([a, -a, -a, a, 0, 0])
+    assert group_advantages(reward_S, group_S, scale="none").tolist() == T([0.5, -0.5, -0.5, 0.5, 0, 0])
+
+
+@pytest.mark.parametrize("reward", [0.7, 1.0, -0.1, 1 / 3])
+def test_a_group_that_agrees_has_no_advantage(reward: float) -> None:
+    assert group_advantages(torch.full((16,), reward), torch.zeros(16, dtype=torch.long)).tolist() == [0.0] * 16
+
+
+def test_groups_are_told_apart_by_number_and_not_by_place() -> None:
+    reward_S, group_S = torch.tensor([1.0, 5, 0, 5]), torch.tensor([0, 1, 0, 1])
+    assert group_advantages(reward_S, group_S, scale="none").tolist() == [0.5, 0, -0.5, 0]
+
+
+def test_a_group_of_one_has_no_baseline_and_no_advantage() -> None:
+    assert group_advantages(torch.tensor([3.0]), torch.tensor([0])).tolist() == [0.0]
+
+
+def test_log_ratio_is_zero_where_nothing_is_trained_so_the_gradient_stays_finite() -> None:
+    logp_BT = torch.zeros(1, 2, requires_grad=True)
+    old_BT = torch.tensor([[-200.0, -0.5]])
+    torch.exp(log_ratio(logp_BT, old_BT, torch.tensor([[-1, 0]]))).sum().backward()  # type: ignore[no-untyped-call]
+    assert logp_BT.grad is not None
+    assert logp_BT.grad.tolist() == [[0.0, T(math.exp(0.5))]]
+
+
+@pytest.mark.parametrize("gap", [-300.0, 300.0])
+def test_log_ratio_is_guarded_on_both_sides(gap: float) -> None:
+    got = log_ratio(torch.tensor([[gap]]), torch.zeros(1, 1), torch.zeros(1, 1, dtype=torch.long))
+    assert math.isfinite(math.exp(float(got)))
+    assert math.copysign(1, float(got)) == math.copysign(1, gap)
+
+
+def test_the_token_surrogate_is_the_one_worked_by_hand() -> None:
+    ratio = torch.exp(torch.tensor([0.2, 0.4, -0.1, 0.5]))
+    got = -clipped_surrogate(ratio, torch.ones(4), 0.2, 0.2)
+    assert got.tolist() == T([-1.2, -1.2, -0.9048374, -1.2])
+    assert float(got.mean()) == T(-1.1262, abs=1e-4)
+    assert clipped(ratio, torch.ones(4), 0.2, 0.2).tolist() == [True, True, False, True]
+    assert clipped(ratio, -torch.ones(4), 0.2, 0.2).tolist() == [False] * 4
+
+
+def test_kl_estimators_are_those_worked_by_hand() -> None:
+    logp, ref = torch.tensor([-1.0]), torch.tensor([-1.5])
+    assert float(kl_k2(logp, ref)) == T(0.125)
+    assert float(kl_k3(logp, ref)) == T(math.exp(-0.5) + 0.5 - 1)
