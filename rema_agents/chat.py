@@ -104,7 +104,7 @@ class ChatCodec:
         return self._prompt_ids(chat, tuple(said))
 
     def reply_ids(self, text: str) -> tuple[int, ...]:
-        """What a model would have sampled to say `text`: its ids, then the one that the template ends a message with."""
+        """What a model would have sampled to say `text`: its ids, then the one that ends a message in the template."""
         return self._encode(text) + self._end_of_message
 
     def decode(self, ids: Sequence[int]) -> str:
