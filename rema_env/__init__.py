@@ -17,7 +17,9 @@ from rema_env.process import Process
 from rema_env.registry import resolve
 from rema_env.rewards import Graded, Reward
 from rema_env.tasks.any import dialogue_env
+from rema_env.tasks.judge import judge_v0
 from rema_env.tasks.math import math_v0
+from rema_env.tasks.qa import qa_v0
 from rema_env.transcript import Ending, Finish, Grade, Message, Outcome, Problem, Transcript, Turn
 
 __all__ = [
@@ -35,6 +37,8 @@ __all__ = [
     "Transcript",
     "Turn",
     "dialogue_env",
+    "judge_v0",
     "math_v0",
+    "qa_v0",
     "resolve",
 ]

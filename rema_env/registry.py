@@ -16,10 +16,12 @@ from typing import Any
 from pettingzoo import AECEnv
 
 from rema_env.factory import EnvFactory
+from rema_env.tasks.judge import judge_v0
 from rema_env.tasks.math import math_v0
+from rema_env.tasks.qa import qa_v0
 
 GROUP = "rema.envs"
-BUILT_IN: dict[str, EnvFactory] = {factory.name: factory for factory in (math_v0,)}
+BUILT_IN: dict[str, EnvFactory] = {factory.name: factory for factory in (math_v0, judge_v0, qa_v0)}
 
 MakeEnv = Callable[..., "AECEnv[str, Any, Any]"]
 

@@ -6,6 +6,8 @@ its method. So what a prompt asks for and what is checked cannot drift apart.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -65,8 +67,11 @@ class VerdictTag:
         return " or ".join(map(self.example, self.sides))
 
     def holds(self, message: str) -> bool:
-        """True where the message has a verdict for exactly one side."""
-        return sum(self.example(side) in message for side in self.sides) == 1
+        """True where the message has exactly one verdict and ends with it, but for closing marks."""
+        found = [
+            message.rfind(self.example(side)) for side in self.sides for _ in range(message.count(self.example(side)))
+        ]
+        return len(found) == 1 and not message[found[0] + len(self.example("A")) :].strip(" \t\r\n.*_`")
 
 
 FINISH_FLAG = FinishFlag()
@@ -116,6 +121,78 @@ MATH_PROMPTS: Mapping[str, Mapping[str, str]] = {
     },
 }
 
+_VERDICT = (
+    f"State which answer is better as the very end of your message: {VERDICT.example('A')} if answer A is better,"
+    f" {VERDICT.example('B')} if answer B is. There are no ties"
+)
+_FAIR = "Do not let the order of the answers, their length or the names in them influence you."
+
+JUDGE_PROMPTS: Mapping[str, Mapping[str, str]] = {
+    "multi_turn": {
+        "meta": (
+            "You are the meta-thinker in a conversation that judges two answers to a user's question. You see only the"
+            " question; your partner, the judge, sees both answers.\nIn each message, tell the judge what to examine"
+            " next and by which criteria, look back at its findings and question them. Do not guess which answer is"
+            f" better. When the findings suffice, ask for the verdict and end that message with {FINISH_FLAG.text}."
+            f" Write {FINISH_FLAG.text} nowhere else."
+        ),
+        "reasoner": (
+            "You are an impartial judge of two answers, A and B, to a user's question. Your partner, the meta-thinker,"
+            f" tells you what to examine. Follow its instructions and report what you find. {_FAIR}\nOnly when you are"
+            f" asked for the verdict, give it. {_VERDICT}."
+        ),
+    },
+    "single_turn": {
+        "meta": (
+            "You plan how two answers to a user's question will be judged. You see only the question. Write an"
+            " evaluation plan: what a good answer must have, what to check step by step, and how to weigh it. You may"
+            " add a reference answer. The plan goes to a judge who sees both answers; do not guess which one is better."
+        ),
+        "reasoner": (
+            "You are an impartial judge of two answers, A and B, to a user's question. With them comes an evaluation"
+            f" plan. Follow the plan without repeating it. {_FAIR} {_VERDICT}."
+        ),
+    },
+    "mrp": {
+        "reasoner": (
+            "You are an impartial judge of two answers, A and B, to a user's question. First write an evaluation plan"
+            f" between [PLAN] and [/PLAN], with a reference answer if it helps. Then carry it out. {_FAIR} {_VERDICT}."
+        ),
+    },
+    "vrp": {
+        "reasoner": (
+            "You are an impartial judge of two answers, A and B, to a user's question. Compare them and explain briefly"
+            f" which one serves the user better. {_FAIR} {_VERDICT}."
+        ),
+    },
+}
+
+_SHORT = f"give the answer in as few words as possible in {BOX.text}, as in {BOX.example('Paris')}"
+
+QA_PROMPTS: Mapping[str, Mapping[str, str]] = {
+    "multi_turn": {
+        "meta": (
+            "You are the meta-thinker in a conversation that answers a question. Your partner, the reasoner, finds the"
+            " facts. In each message, say which fact or step is needed next, and question what does not fit. Do not"
+            " state the answer yourself. When it is settled, ask the reasoner to state it, and end that message with"
+            f" {FINISH_FLAG.text}. Write {FINISH_FLAG.text} nowhere else."
+        ),
+        "reasoner": (
+            "You are the reasoner in a conversation that answers a question. Your partner, the meta-thinker, tells"
+            f" you what to find out. Do that and no more. Only when you are asked to state the answer, {_SHORT}."
+        ),
+    },
+    "single_turn": {
+        "meta": (
+            "You plan how a question can be answered. Write one instruction for a solver: which facts and steps lead"
+            " to the answer, in which order. The instruction must not contain the answer."
+        ),
+        "reasoner": f"You answer questions. With each comes an instruction. Follow it step by step and {_SHORT}.",
+    },
+    "mrp": {"reasoner": f"You answer questions. First write a plan, then follow it step by step and {_SHORT}."},
+    "vrp": {"reasoner": f"You answer questions. Think step by step and {_SHORT}."},
+}
+
 
 def system_prompts(
     defaults: Mapping[str, str], given: Mapping[str, str | None] | None, roles: tuple[str, ...]
@@ -137,3 +214,9 @@ def system_prompts(
     if unknown := sorted(set(given) - set(roles)):
         raise ValueError(f"system_prompts names {', '.join(unknown)}; the roles here are {', '.join(roles)}")
     return {role: (given[role] or "") if role in given else defaults.get(role, "") for role in roles}
+
+
+def digest(prompts: Mapping[str, str]) -> str:
+    """Sixteen hexadecimal digits that name a set of system prompts: a model folder keeps them beside the prompts."""
+    text = json.dumps(dict(prompts), sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -20,6 +20,8 @@ from pettingzoo.test import (
 )
 
 import rema_env
+from rema_env.process import PROCESSES
+from rema_env.testing import check_text_env
 
 # What PettingZoo says of any environment whose observations, actions and state are text: it expects arrays there.
 PROBABLY = "space for each {} probably should be gymnasium.spaces.box or gymnasium.spaces.discrete"
@@ -31,13 +33,12 @@ UNAVOIDABLE = {
     f"State {PROBABLY.format('environment')}",
 }
 
+TASKS = (rema_env.math_v0, rema_env.judge_v0, rema_env.qa_v0)
 ENVIRONMENTS: dict[str, Callable[..., Any]] = {
-    f"math_v0-{process}": partial(rema_env.math_v0, process=process)
-    for process in ("multi_turn", "single_turn", "mrp", "vrp")
+    f"{task.name}-{process}": partial(task, process=process) for task in TASKS for process in PROCESSES
 }
 PARALLEL: dict[str, Callable[..., Any]] = {
-    f"math_v0-{process}": partial(rema_env.math_v0.parallel_env, process=process)
-    for process in ("multi_turn", "single_turn", "mrp", "vrp")
+    f"{task.name}-{process}": partial(task.parallel_env, process=process) for task in TASKS for process in PROCESSES
 }
 
 each = pytest.mark.parametrize("name", ENVIRONMENTS)
@@ -54,25 +55,25 @@ def only_unavoidable_warnings() -> Iterator[None]:
 @each
 def test_api(name: str) -> None:
     with only_unavoidable_warnings():
-        api_test(ENVIRONMENTS[name](), num_cycles=200)
+        api_test(ENVIRONMENTS[name](), num_cycles=50)
 
 
 @each
 def test_seed(name: str) -> None:
     with only_unavoidable_warnings():
-        seed_test(ENVIRONMENTS[name])
+        seed_test(ENVIRONMENTS[name], num_cycles=50)
 
 
 @each
 def test_parallel_api(name: str) -> None:
     with only_unavoidable_warnings():
-        parallel_api_test(PARALLEL[name](), num_cycles=200)
+        parallel_api_test(PARALLEL[name](), num_cycles=50)
 
 
 @each
 def test_parallel_seed(name: str) -> None:
     with only_unavoidable_warnings():
-        parallel_seed_test(PARALLEL[name])
+        parallel_seed_test(PARALLEL[name], num_cycles=50)
 
 
 @each
@@ -86,6 +87,11 @@ def test_render(name: str, capsys: pytest.CaptureFixture[str]) -> None:
 def test_state(name: str) -> None:
     with only_unavoidable_warnings():
         state_test(ENVIRONMENTS[name](), PARALLEL[name]())
+
+
+@each
+def test_it_can_be_played_and_trained_on(name: str) -> None:
+    check_text_env(ENVIRONMENTS[name]())
 
 
 @pytest.mark.parametrize("kind", ["aec", "parallel"])

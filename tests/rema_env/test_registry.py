@@ -43,7 +43,10 @@ def test_an_installed_package_offers_environments_by_entry_point(package: str) -
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("chess_v0", "there is no environment 'chess_v0'; there are math_v0.*; one of your own is package.module:function"),
+        (
+            "chess_v0",
+            "there is no environment 'chess_v0'; there are math_v0.*; one of your own is package.module:function",
+        ),
         ("nowhere:env", "there is no module 'nowhere' to import"),
         ("rema_env:chess_v0", "rema_env has no 'chess_v0'"),
         ("rema_env:__all__", "is a list, not a function that makes one"),

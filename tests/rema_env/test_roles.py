@@ -1,9 +1,15 @@
 from __future__ import annotations
 
-import pytest
+from collections.abc import Mapping
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rema_env.grading import load
 from rema_env.process import PROCESSES, process_named
-from rema_env.roles import BOX, FINISH_FLAG, MATH_PROMPTS, VERDICT, system_prompts
+from rema_env.roles import BOX, FINISH_FLAG, JUDGE_PROMPTS, MATH_PROMPTS, QA_PROMPTS, VERDICT, digest, system_prompts
+from rema_env.transcript import Outcome, Problem
 
 
 @pytest.mark.parametrize(
@@ -48,11 +54,28 @@ def test_what_the_prompts_ask_for_passes_the_check() -> None:
 
 
 @pytest.mark.parametrize("name", PROCESSES)
-def test_every_role_of_every_process_has_a_prompt_that_shows_its_tags(name: str) -> None:
-    process, prompts = process_named(name), MATH_PROMPTS[name]
-    assert prompts.keys() == set(process.roles)
-    assert BOX.example("42") in prompts["reasoner"]
-    assert any(FINISH_FLAG.text in text for text in prompts.values()) is (name == "multi_turn")
+@pytest.mark.parametrize(
+    ("prompts", "example"),
+    [(MATH_PROMPTS, BOX.example("42")), (JUDGE_PROMPTS, VERDICT.example("A")), (QA_PROMPTS, BOX.example("Paris"))],
+)
+def test_every_role_of_every_process_has_a_prompt_that_shows_its_tags(
+    name: str, prompts: Mapping[str, Mapping[str, str]], example: str
+) -> None:
+    assert prompts[name].keys() == set(process_named(name).roles)
+    assert example in prompts[name]["reasoner"]
+    assert any(FINISH_FLAG.text in text for text in prompts[name].values()) is (name == "multi_turn")
+
+
+@given(
+    st.lists(st.sampled_from(["[[A]]", "[[B]]", "[[C]]", " ", ".", "so", "\n", "**", "[["]), max_size=6).map("".join)
+)
+def test_the_check_of_a_verdict_is_the_graders(text: str) -> None:
+    graded = load("choice")(Problem("q", "?", "A"), text)
+    assert VERDICT.holds(text) is (graded.outcome is not Outcome.NO_ANSWER)
+
+
+def test_a_digest_names_the_prompts_and_not_their_order() -> None:
+    assert digest({"a": "x", "b": "y"}) == digest({"b": "y", "a": "x"}) != digest({"a": "x", "b": "z"})
 
 
 def test_given_prompts_replace_defaults_and_nothing_means_none() -> None:

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rema_env
+from rema_env.problems.pairs import Pair, arithmetic_pairs, as_problem, in_orders, load_pairs
+from rema_env.transcript import Problem
+
+PAIR = Pair("p", "Which city is the capital of France?", "Paris.", "Lyon.", given="BA")
+
+
+def judged(verdict: str, problem: Problem, **arguments: Any) -> float:
+    """What the judge is paid for this verdict."""
+    env = rema_env.judge_v0.raw_env(process="single_turn", **arguments)
+    env.reset(options={"problem": problem})
+    env.step("Compare the facts.")
+    env.step(verdict)
+    return env.rewards["reasoner_0"]
+
+
+def test_the_meta_thinker_sees_the_question_alone_and_the_judge_sees_all() -> None:
+    env = rema_env.judge_v0.raw_env()
+    env.reset(options={"problem": as_problem(PAIR, "BA")})
+    env.step("Check the facts.")
+    meta, reasoner = (env.observe(agent)["messages"][1]["content"] for agent in ("meta_0", "reasoner_0"))
+    assert meta == "Which city is the capital of France?"
+    assert reasoner == (
+        "Question:\nWhich city is the capital of France?\n\nAnswer A:\nLyon.\n\nAnswer B:\nParis.\n\n"
+        "Instruction:\nCheck the facts."
+    )
+
+
+@pytest.mark.parametrize(
+    ("verdict", "pay"),
+    [
+        ("B names the capital. [[B]]", 1.0),
+        ("[[A]]", 0.0),
+        ("[[A]] or [[B]]", 0.0),
+        ("B", 0.0),
+        ("", 0.0),
+        ("[[B]] is what a poor judge would say of A", 0.0),
+    ],
+)
+def test_the_right_verdict_at_the_end_is_paid(verdict: str, pay: float) -> None:
+    assert judged(verdict, as_problem(PAIR, "BA")) == pay
+
+
+def test_a_pair_in_both_orders_has_both_answers() -> None:
+    both = in_orders([PAIR], "both")
+    assert [(p.id, p.answer, p.extra["answer_a"]) for p in both] == [("p/AB", "A", "Paris."), ("p/BA", "B", "Lyon.")]
+    assert [p.id for p in in_orders([PAIR], "given")] == ["p/BA"]
+    assert len(in_orders([PAIR], "shuffled")) == 1
+    with pytest.raises(ValueError, match="orders must be both, given or shuffled, got 'any'"):
+        in_orders([PAIR], "any")  # type: ignore[arg-type]
+
+
+def test_every_pair_is_judged_in_both_orders_once_an_epoch(tmp_path: Path) -> None:
+    rows = [{"prompt": f"q{k}", "chosen": "good", "rejected": "bad"} for k in range(6)]
+    (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    source = load_pairs(tmp_path / "pairs.jsonl")
+    drawn = [source.draw(0, k) for k in range(source.size)]
+    assert sorted(p.id for p in drawn) == sorted(f"pairs/{k}/{order}" for k in range(6) for order in ("AB", "BA"))
+    assert [p.answer for p in drawn] != [p.answer for p in source]
+
+
+@pytest.mark.parametrize(("label", "answer"), [("A>B", "A"), ("B>A", "B"), ("B", "B"), ("[[A]]", "A")])
+def test_judgebench_labels_name_the_better_side(tmp_path: Path, label: str, answer: str) -> None:
+    row = {"question": "q", "response_A": "one", "response_B": "two", "label": label}
+    (tmp_path / "x.jsonl").write_text(json.dumps(row))
+    (problem,) = load_pairs(tmp_path / "x.jsonl", orders="given")
+    assert (problem.answer, problem.extra["answer_a"], problem.extra["answer_b"]) == (answer, "one", "two")
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"question": "q", "response_A": "a", "response_B": "b", "label": "A=B"}, "column 'label': expected A>B"),
+        ({"prompt": "q", "chosen": "", "rejected": "b"}, "row 0, column 'chosen': the text is empty"),
+        ({"prompt": None, "chosen": "a", "rejected": "b"}, "row 0, column 'prompt': the cell is missing"),
+        ({"question": "q", "answer": "1"}, "pairs need the columns prompt, chosen, rejected or question, response_A"),
+    ],
+)  # fmt: skip
+def test_a_fault_in_the_pairs_is_named(tmp_path: Path, row: dict[str, Any], message: str) -> None:
+    (tmp_path / "bad.jsonl").write_text(json.dumps(row))
+    with pytest.raises(ValueError, match=message):
+        rema_env.judge_v0(dataset=tmp_path / "bad.jsonl")
+
+
+def test_procedural_pairs_put_the_right_result_on_either_side() -> None:
+    problems = [arithmetic_pairs().draw(0, k) for k in range(40)]
+    assert {p.answer for p in problems} == {"A", "B"}
+    for problem in problems:
+        better, worse = (problem.extra[f"answer_{side}"] for side in ("ab" if problem.answer == "A" else "ba"))
+        assert better != worse
+
+
+@pytest.mark.parametrize("name", ["rewardbench", "judgebench"])
+def test_an_always_a_judge_is_right_as_often_as_the_labels_say(data: Path, name: str) -> None:
+    source = load_pairs(data / f"{name}.parquet", orders="given")
+    env = rema_env.judge_v0(source, process="single_turn")
+    right = 0.0
+    for problem in source[:50]:
+        env.reset(options={"problem": problem})
+        env.step("Judge them.")
+        env.step("[[A]]")
+        right += env.rewards["reasoner_0"]
+    assert right == sum(p.answer == "A" for p in source[:50])
+    both = load_pairs(data / f"{name}.parquet")
+    assert sum(p.answer == "A" for p in both) == len(both) / 2
