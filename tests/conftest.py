@@ -32,7 +32,7 @@ def data() -> Path:
 
 @pytest.fixture(scope="session")
 def smollm2() -> Path:
-    """SmolLM2-135M-Instruct as a model folder; converted once for each machine, in 40 s."""
+    """SmolLM2-135M-Instruct as a model folder; converted once for each machine, in half a minute."""
     from benchmarks.smollm2 import cache_folder, smollm2
 
     return smollm2(cache_folder())

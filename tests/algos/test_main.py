@@ -1,0 +1,70 @@
+"""`rema NAME` is `python -m algos.NAME`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from algos.__main__ import commands, main
+
+REMA = Path(sys.executable).parent / "rema"
+
+
+def test_the_console_script_prints_what_the_module_prints() -> None:
+    by_name = subprocess.run([REMA, "doctor", "--help"], capture_output=True, text=True, check=True)
+    by_module = subprocess.run(
+        [sys.executable, "-m", "algos.doctor", "--help"], capture_output=True, text=True, check=True
+    )
+    assert by_name.stdout == by_module.stdout
+
+
+def test_the_exit_code_of_a_command_is_passed_on() -> None:
+    assert subprocess.run([REMA, "doctor", "--no-such-flag"], capture_output=True).returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("argv", "complaint"), [(["grop"], "rema has no command 'grop'"), ([], "rema needs the name of a command")]
+)
+def test_a_missing_or_unknown_command_is_answered_with_what_there_is(
+    argv: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(argv) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(complaint)
+    assert "doctor" in said
+
+
+def test_help_names_every_command_with_its_summary(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    said = capsys.readouterr().out
+    assert all(f"{name} " in said and summary in said for name, summary in commands().items())
+    assert all(summary.endswith(".") for summary in commands().values())
+
+
+def test_listing_the_commands_imports_none_of_them() -> None:
+    code = (
+        "import sys, algos.__main__ as m; m.main(['--help']); "
+        "print([name for name in sys.modules if name == 'torch' or name.startswith('algos.')])"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said.splitlines()[-1] == "['algos.__main__']"
+
+
+def test_run_starts_an_algorithm_that_another_package_offers(tmp_path: Path) -> None:
+    (tmp_path / "foreign_rl.py").write_text("import sys; print('foreign', sys.argv[1:], __name__)")
+    info = tmp_path / "foreign_rl-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: foreign-rl\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[rema.algos]\nforeign = foreign_rl\n")
+    root = Path(__file__).parents[2]
+    said = subprocess.run(
+        [sys.executable, "-m", "algos", "run", "foreign", "--seed", "1"],
+        env={"PYTHONPATH": f"{tmp_path}:{root}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert said == "foreign ['--seed', '1'] __main__\n"
