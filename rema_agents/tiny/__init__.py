@@ -1,13 +1,13 @@
 """The embedded model: a Llama of a quarter of a million weights that does arithmetic in turns, right on a CPU.
 
-It loads as any other model does (`AutoTokenizer` and `AutoModelForCausalLM` from `MODEL_FOLDER`). What it can do comes
-from its cold start: noisy dialogues about `rema_env.problems.arithmetic`, in which half of the plans ignore precedence,
-results slip and some dialogues end too soon. So it talks in turns and answers a part of the problems, and reinforcement
-learning has something to find. `rema_agents.tiny.build` makes tokenizer and fresh weights;
+It loads as any other model does: `AutoTokenizer` and `AutoModelForCausalLM` from `MODEL_FOLDER`. What it can do comes
+from its cold start, noisy dialogues about `rema_env.problems.arithmetic` in which half of the plans ignore precedence,
+results slip and some dialogues end too soon. So it talks in turns and answers a part of the problems, and there is
+something left for reinforcement learning to find. How it was made:
 
-    python -m algos.sft --preset embedded --output-dir RUN
-
-makes the weights of this folder from them, the same ones for the same seed on one thread of a CPU.
+    python -m rema_agents.tiny.build                       tokenizer, chat template, architecture
+    OMP_NUM_THREADS=1 python -m algos.sft --preset embedded --output-dir RUN
+    cp RUN/final/policy/model.safetensors rema_agents/tiny/model/
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 MODEL_FOLDER = Path(__file__).parent / "model"
+RECIPE = Path(__file__).parent / "cold_start.yaml"
 
 # Roles told apart in one token each; an ordinary `system_prompts` argument of the environment.
 SYSTEM_PROMPTS: Mapping[str, str] = {"meta": "Plan.", "reasoner": "Solve."}

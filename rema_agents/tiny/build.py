@@ -1,4 +1,4 @@
-"""Tokenizer and fresh weights of the embedded model.
+"""Tokenizer and architecture of the embedded model; run as a script, it writes both into the model folder.
 
 The tokenizer knows the phrases that every dialogue repeats as single tokens and takes everything else apart into the
 bytes of its UTF-8: any text can be encoded and decodes to itself. Text that spells a role header (`<|user|>`) becomes
@@ -7,11 +7,12 @@ that header, as in other tokenizers.
 
 from __future__ import annotations
 
-import torch
-from tokenizers import Tokenizer, decoders, models
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from pathlib import Path
 
-from rema_agents.tiny import SYSTEM_PROMPTS
+from tokenizers import Tokenizer, decoders, models
+from transformers import GenerationConfig, LlamaConfig, PreTrainedTokenizerFast
+
+from rema_agents.tiny import MODEL_FOLDER, SYSTEM_PROMPTS
 
 PAD, END = "<|pad|>", "<|end|>"
 SPECIAL = (PAD, END, "<|system|>", "<|user|>", "<|assistant|>")
@@ -49,13 +50,15 @@ def tokenizer() -> PreTrainedTokenizerFast:
     )
 
 
-def model(seed: int = 0) -> LlamaForCausalLM:
-    """Fresh weights, decided by `seed`; fp32, 248 thousand of them, 1 MB.
+def config() -> LlamaConfig:
+    """A Llama of 247 thousand weights; 1 MB in float32.
 
     The large `initializer_range` lets so narrow a network learn at once what takes it very long from the usual 0.02.
     """
     words = tokenizer()
-    config = LlamaConfig(
+    return LlamaConfig(
+        architectures=["LlamaForCausalLM"],
+        dtype="float32",
         vocab_size=len(words),
         hidden_size=96,
         intermediate_size=256,
@@ -68,6 +71,14 @@ def model(seed: int = 0) -> LlamaForCausalLM:
         eos_token_id=words.eos_token_id,
         pad_token_id=words.pad_token_id,
     )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return LlamaForCausalLM(config)
+
+
+def write(folder: Path) -> None:
+    """Everything of a model folder but the weights, which `algos.sft` makes."""
+    tokenizer().save_pretrained(folder)
+    config().save_pretrained(folder)
+    GenerationConfig.from_model_config(config()).save_pretrained(folder)
+
+
+if __name__ == "__main__":
+    write(MODEL_FOLDER)

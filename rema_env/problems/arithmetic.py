@@ -8,7 +8,7 @@
 
 Rule: bracket first, then products, then from left to right. Reducing every result modulo 10 on the way gives the exact
 value modulo 10, because + - * respect it. Problems that plain left-to-right order also solves are thinned out, so that
-a good plan is worth something. Nothing is downloaded and nothing is stored: a problem is a pure function of two numbers.
+a good plan is worth something. Nothing is downloaded, nothing is stored: a problem is a pure function of two numbers.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Literal
 
+from rema_env.roles import BOX, FINISH_FLAG
 from rema_env.transcript import Problem
 
 MODULUS = 10
@@ -34,7 +35,6 @@ PLAIN_KEPT = 0.4  # the share kept of problems that plain left-to-right order so
 BRACKETED = 0.5  # the share with one pair of brackets
 HELDOUT = 8  # one problem in this many is held out
 
-FLAG = "[FINISH]"
 Chat = Sequence[Mapping[str, str]]
 
 _EXPRESSION = re.compile(r"[\d(][-+*()\d]*[\d)]|\d")
@@ -238,10 +238,10 @@ class Oracle:
             if expression.operators:
                 expression = self._go_on(expression, plan["content"], reply["content"])
         if not expression.operators:
-            return f"Compute {expression} {FLAG}"
+            return f"Compute {expression} {FINISH_FLAG.text}"
         left = len(expression.operators)
         last = left == 1 or (left == 2 and Random(f"{self.seed} early").random() < self.early)
-        return f"Compute {expression.step(self._choose(expression))}{f' {FLAG}' if last else ''}"
+        return f"Compute {expression.step(self._choose(expression))}{f' {FINISH_FLAG.text}' if last else ''}"
 
     def _choose(self, expression: Expression) -> int:
         return 0 if self.plain else expression.first_operator()
@@ -261,7 +261,7 @@ class Oracle:
             result = str(self._slipped(Expression.parse(instruction).value(), len(chat)))
         except ValueError:  # a plan that names nothing to compute
             result = "?"
-        return f"\\boxed{{{result}}}" if instruction.endswith(FLAG) else result
+        return BOX.example(result) if FINISH_FLAG.ends(instruction) else result
 
     def _slipped(self, result: int, place: int) -> int:
         rng = Random(f"{self.seed} slip {place}")

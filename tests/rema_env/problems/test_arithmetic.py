@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -86,8 +88,10 @@ def test_plain_order_solves_about_three_problems_in_five() -> None:
     assert 0.45 < sum(e.bracket is not None for e in drawn) / 2000 < 0.58
 
 
-@pytest.mark.parametrize(("arguments", "message"), [((5,), "operations must be one of"), ((2, "test"), "split must be")])
-def test_unknown_arguments_are_named(arguments: tuple, message: str) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "message"), [((5,), "operations must be one of"), ((2, "test"), "split must be")]
+)
+def test_unknown_arguments_are_named(arguments: tuple[Any, ...], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         arithmetic(*arguments)
 
@@ -149,5 +153,5 @@ def test_a_plan_without_an_operation_gets_no_number() -> None:
 
 
 def test_a_chat_without_an_expression_is_an_error_that_shows_it() -> None:
-    with pytest.raises(ValueError, match="no arithmetic expression .* 'What is love\\?'"):
+    with pytest.raises(ValueError, match=r"no arithmetic expression .* 'What is love\?'"):
         oracle([user("What is love?")])

@@ -1,0 +1,134 @@
+"""Supervised finetuning: the loss, the loop, the recipe of the embedded model."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from algos import sft
+from algos.algorithm import Out
+from algos.batch import Batch, make_batch
+from algos.config import parse
+from algos.functional import token_shares
+from algos.lessons import Lesson
+from rema_agents.tiny import MODEL_FOLDER
+from rema_agents.types import Episode
+
+SMALL = ("--max-steps", "3", "--dialogues-per-step", "4", "--seed", "7")
+
+
+def config_of(*args: str) -> sft.Config:
+    return parse(sft.Config, args, prog="test", defaults=sft.defaults)
+
+
+def trained(folder: Path, *args: str) -> Path:
+    """The folder of a run with these flags."""
+    sft.main([*SMALL, "--output-dir", str(folder), *args])
+    return folder
+
+
+def test_the_loss_is_the_mean_negative_log_probability_of_what_was_said(episodes: list[Episode]) -> None:
+    batch: Batch = make_batch(episodes[:2], ("meta_0", "reasoner_0"))
+    batch = batch.with_tensors(share_BT=token_shares(batch.turn_BT, batch.trajectory_B, "token").float())
+    logp_BT = torch.where(batch.trained_BT, torch.log(torch.tensor(0.25)), torch.tensor(0.0))
+    value, _ = sft.loss(Out(logp_BT), batch)
+    assert float(value) == pytest.approx(math.log(4))
+
+
+def test_the_same_seed_gives_the_same_weights_bit_for_bit(tmp_path: Path) -> None:
+    weights = [
+        (trained(tmp_path / name) / "final/policy/model.safetensors").read_bytes() for name in ("first", "second")
+    ]
+    assert weights[0] == weights[1]
+    assert weights[0] != (MODEL_FOLDER / "model.safetensors").read_bytes()
+
+
+def test_a_run_leaves_a_model_folder_metrics_and_a_summary(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run")
+    files = {path.name for path in (run / "final" / "policy").iterdir()}
+    assert files >= {"config.json", "model.safetensors", "tokenizer.json", "chat_template.jinja"}
+    metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in metrics] == [1, 2, 3]
+    assert metrics[0].keys() >= {"loss", "grad_norm", "learning_rate", "tokens", "step_time"}
+    assert json.loads((run / "summary.json").read_text())["steps"] == 3
+
+
+def test_finetuning_the_embedded_model_goes_on_from_what_it_knows(tmp_path: Path) -> None:
+    losses = {}
+    for flag in ("--from-scratch", "--no-from-scratch"):
+        first, *_ = (trained(tmp_path / flag, flag) / "metrics.jsonl").read_text().splitlines()
+        losses[flag] = json.loads(first)["loss"]
+    assert losses["--no-from-scratch"] < 1 < losses["--from-scratch"]
+
+
+def test_separate_weights_learn_their_own_role_each(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run", "--team", "separate", "--no-from-scratch")
+    weights = {(run / "final" / role / "model.safetensors").read_bytes() for role in ("meta", "reasoner")}
+    assert len(weights) == 2
+
+
+def test_a_file_of_dialogues_teaches_a_named_model(tmp_path: Path) -> None:
+    turns = [{"meta": "Compute 4*2", "reasoning": "8"}, {"meta": "Compute 3+8", "reasoning": "\\boxed{1}"}]
+    file = tmp_path / "dialogues.jsonl"
+    file.write_text(json.dumps({"question": "Compute 3+4*2 modulo 10.", "answer": "1", "turns": turns}) + "\n")
+    flags = ("--model-name-or-path", str(MODEL_FOLDER), "--dataset-name", str(file), "--learning-rate", "1e-3")
+    lines = (trained(tmp_path / "run", *flags) / "metrics.jsonl").read_text().splitlines()
+    losses = [json.loads(line)["loss"] for line in lines]
+    assert losses[-1] < losses[0] - 1
+
+
+def test_ctrl_c_keeps_what_was_learnt(tmp_path: Path) -> None:
+    school = sft.prepare(config_of(*SMALL, "--output-dir", str(tmp_path / "run")))
+    lesson = school.lesson
+
+    def interrupted(index: int) -> Lesson:
+        if index == 5:  # within the second step
+            os.kill(os.getpid(), signal.SIGINT)
+        return lesson(index)
+
+    final = sft.train(replace(school, lesson=interrupted), lambda line: None)
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["steps"] == 2
+    assert (final / "policy" / "model.safetensors").is_file()
+
+
+def test_the_recipe_holds_for_the_embedded_model_alone() -> None:
+    embedded, named = config_of(), config_of("--model-name-or-path", "someone/model")
+    assert (embedded.sft.from_scratch, embedded.sft.max_steps, embedded.learner.learning_rate) == (True, 3000, 3e-3)
+    assert (named.sft.from_scratch, named.sft.max_steps, named.learner.learning_rate) == (False, 500, 1e-6)
+
+
+def test_flags_lie_over_the_recipe() -> None:
+    assert config_of("--preset", "embedded", "--max-steps", "5", "--slip", "0").sft.max_steps == 5
+
+
+def test_a_probability_beyond_one_is_refused() -> None:
+    with pytest.raises(ValueError, match="--slip is a probability, got 2"):
+        sft.SFTConfig(slip=2)
+
+
+def test_a_file_without_dialogues_ends_the_command_with_one_message(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "problems.jsonl"
+    file.write_text('{"question": "q", "answer": "1"}\n')
+    with pytest.raises(SystemExit) as stopped:
+        sft.main(["--dataset-name", str(file), "--output-dir", str(tmp_path / "run")])
+    assert stopped.value.code == 2
+    assert "finetuning needs the columns question and turns" in capsys.readouterr().err
+
+
+@pytest.mark.long
+def test_the_recipe_makes_the_embedded_model(tmp_path: Path) -> None:
+    sft.main(["--output-dir", str(tmp_path / "run")])
+    made, shipped = tmp_path / "run/final/policy/model.safetensors", MODEL_FOLDER / "model.safetensors"
+    from safetensors.torch import load_file
+
+    logp = [load_file(path) for path in (made, shipped)]
+    assert logp[0].keys() == logp[1].keys()

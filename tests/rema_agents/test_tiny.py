@@ -1,0 +1,78 @@
+"""The embedded model: its tokenizer, its folder, and what its cold start left it able to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rema_agents.chat import ChatCodec
+from rema_agents.tiny import MODEL_FOLDER, SYSTEM_PROMPTS, build
+from rema_agents.types import Call, Completion
+from rema_env.problems.arithmetic import arithmetic, oracle
+from rema_env.transcript import Finish
+
+TOKENIZER = build.tokenizer()
+
+
+@pytest.fixture(scope="module")
+def codec() -> ChatCodec:
+    return ChatCodec.from_pretrained(MODEL_FOLDER)
+
+
+def test_the_folder_holds_what_the_code_builds(tmp_path: Path) -> None:
+    build.write(tmp_path)
+    written = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert written == {path.name: path.read_bytes() for path in MODEL_FOLDER.iterdir() if path.suffix != ".safetensors"}
+
+
+def test_the_weights_take_less_than_five_megabytes() -> None:
+    assert (MODEL_FOLDER / "model.safetensors").stat().st_size < 5_000_000
+
+
+def test_it_loads_as_any_other_model_does() -> None:
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(MODEL_FOLDER)
+    assert sum(p.numel() for p in model.parameters()) == 247_488
+    assert model.config.vocab_size == len(TOKENIZER)
+
+
+@given(st.text().filter(lambda text: "<|" not in text))
+def test_any_text_decodes_to_itself(text: str) -> None:
+    ids = TOKENIZER.encode(text, add_special_tokens=False)
+    assert TOKENIZER.decode(ids, skip_special_tokens=True) == text
+
+
+@pytest.mark.parametrize("phrase", [*SYSTEM_PROMPTS.values(), "Compute ", " modulo 10.", " [FINISH]", "\\boxed{"])
+def test_a_constant_phrase_is_one_token(phrase: str) -> None:
+    assert len(TOKENIZER.encode(phrase, add_special_tokens=False)) == 1
+
+
+def test_a_role_header_and_the_end_of_a_message_are_one_token_each() -> None:
+    ids = TOKENIZER.apply_chat_template(
+        [{"role": "user", "content": "7"}], add_generation_prompt=True, return_dict=False
+    )
+    assert TOKENIZER.convert_ids_to_tokens(ids) == ["<|user|>", "<0x37>", "<|end|>", "<|assistant|>"]
+
+
+def test_a_reply_in_tokens_is_what_the_template_makes_of_it(codec: ChatCodec) -> None:
+    chat = [{"role": "user", "content": "Compute 3+4*2 modulo 10."}]
+    prompt = codec.prompt_ids(chat)
+    call = Call("meta_0", 0, prompt, Completion(codec.reply_ids("Compute 4*2"), (), Finish.STOP))
+    chat += [{"role": "assistant", "content": "Compute 4*2"}, {"role": "user", "content": "8"}]
+    assert codec.prompt_ids(chat, [call]) == codec.prompt_ids(chat)
+
+
+def test_a_whole_dialogue_of_two_operations_takes_at_most_38_tokens_a_row(codec: ChatCodec) -> None:
+    question = arithmetic(2).draw(0, 5).question
+    system = {role: {"role": "system", "content": text} for role, text in SYSTEM_PROMPTS.items()}
+    meta = [system["meta"], {"role": "user", "content": question}]
+    first = oracle(meta)
+    solver = [system["reasoner"], {"role": "user", "content": f"Question:\n{question}\n\nInstruction:\n{first}"}]
+    meta += [{"role": "assistant", "content": first}, {"role": "user", "content": oracle(solver)}]
+    solver += [{"role": "assistant", "content": oracle(solver)}, {"role": "user", "content": oracle(meta)}]
+    rows = [(*codec.prompt_ids(chat), *codec.reply_ids(oracle(chat))) for chat in (meta, solver)]
+    assert [len(row) for row in rows] == [30, 35]
