@@ -36,6 +36,7 @@ BRACKETED = 0.5  # the share with one pair of brackets
 HELDOUT = 8  # one problem in this many is held out
 
 Chat = Sequence[Mapping[str, str]]
+Split = Literal["train", "heldout"]
 
 _EXPRESSION = re.compile(r"[\d(][-+*()\d]*[\d)]|\d")
 
@@ -138,7 +139,7 @@ class Arithmetic:
     """An endless source of problems of one difficulty; see `arithmetic`."""
 
     operations: int = 2
-    split: Literal["train", "heldout"] | None = None
+    split: Split | None = None
 
     def __post_init__(self) -> None:
         if self.operations not in LEVELS:
@@ -156,7 +157,7 @@ class Arithmetic:
         """None: the source has no end and no epochs."""
         return None
 
-    def parted(self, split: Literal["train", "heldout"]) -> Arithmetic:
+    def parted(self, split: Split) -> Arithmetic:
         """The same family with only the problems of one split."""
         return replace(self, split=split)
 
@@ -196,7 +197,7 @@ def _problem(expression: Expression) -> Problem:
     )
 
 
-def arithmetic(operations: int = 2, split: Literal["train", "heldout"] | None = None) -> Arithmetic:
+def arithmetic(operations: int = 2, split: Split | None = None) -> Arithmetic:
     """Arithmetic modulo 10 with `operations` operations (1 to 4, also the problems' level) on digits.
 
     Args:

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rema_env.problems import Problems
-from rema_env.problems.arithmetic import Arithmetic, Expression, Oracle, arithmetic, oracle
+from rema_env.problems.arithmetic import Arithmetic, Expression, Oracle, Split, arithmetic, oracle
 
-SPLIT_OF_ONE_OPERATION = {"train": 271, "heldout": 29}
+SPLIT_OF_ONE_OPERATION: dict[Split, int] = {"train": 271, "heldout": 29}
 indices = st.integers(0, 10_000)
 levels = st.sampled_from([1, 2, 3, 4])
 
@@ -26,8 +26,9 @@ def assistant(text: str) -> dict[str, str]:
 
 def solve(question: str, meta: Oracle, reasoner: Oracle) -> list[str]:
     """Everything that two oracles say about a question, as the multi-turn process would show it to them."""
-    plans, steps = [user(question)], []
-    said = []
+    plans: list[dict[str, str]] = [user(question)]
+    steps: list[dict[str, str]] = []
+    said: list[str] = []
     while not said or not said[-2].endswith("[FINISH]"):
         plan = meta(plans)
         steps.append(user(f"Question:\n{question}\n\nInstruction:\n{plan}" if not steps else plan))
