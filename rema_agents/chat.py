@@ -152,14 +152,15 @@ class ChatCodec:
         """What the template puts behind a sampled message; None where it changes what stands before or in it."""
         text_before = self._render(before)
         whole = self._render((*before, ("assistant", _SENTINEL), *after))
-        if not whole.startswith(text_before + _SENTINEL):
+        gap, sentinel, text_after = whole[len(text_before) :].partition(_SENTINEL)
+        if not whole.startswith(text_before) or not sentinel or gap.strip():
             return None
         said = self.decode(sampled).strip()
         if split_reasoning(said, opened=self._opens_reasoning)[0]:
             kept = self._render((*before, ("assistant", said), *after))
             if not kept.startswith(text_before) or not kept[len(text_before) :].lstrip().startswith(said):
                 return None
-        return whole[len(text_before) + len(_SENTINEL) :]
+        return text_after
 
     def _after_stop(self, ids: tuple[int, ...], sampled: tuple[int, ...]) -> tuple[int, ...]:
         """`ids` without the end of turn that was sampled already."""

@@ -164,7 +164,8 @@ class _Dialogue:
                     raise
                 await self._abort()
         except Exception as error:
-            error.add_note(f"while playing problem {self._start.problem.id!r}, turn {len(self._turns)}")
+            if not getattr(error, "__notes__", None):  # a failed engine raises one error in many dialogues
+                error.add_note(f"while playing problem {self._start.problem.id!r}, turn {len(self._turns)}")
             raise
         return self._episode()
 
