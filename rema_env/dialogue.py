@@ -17,9 +17,11 @@ from pettingzoo import AECEnv
 from rema_env.problems import Problems
 from rema_env.process import Process, agent_of, final_message
 from rema_env.render import closing, heading, transcript_text, turn_text
-from rema_env.rewards import ANSWER, Graded, Reward, UnfinishedReward, as_paid, pay, terms_of
+from rema_env.rewards import ANSWER, Graded, Reward, UnfinishedReward, as_paid, paid_to
+from rema_env.roles import BOX, Tag
 from rema_env.roles import system_prompts as prompts_of
 from rema_env.spaces import MAX_CHARACTERS, Chat, FreeText, valid_unicode
+from rema_env.terms import as_rewards
 from rema_env.transcript import Ending, Finish, Grade, Message, Problem, Transcript, problem_from_json
 
 DEFAULT_MAX_ROUNDS = 30
@@ -31,7 +33,7 @@ OnCut = Literal["end", "continue"]
 class Settings(TypedDict, total=False):
     """The arguments that every text environment of this package takes; `DialogueEnv` explains them."""
 
-    rewards: Sequence[Reward]
+    rewards: Sequence[Reward] | Mapping[str, float]
     system_prompts: Mapping[str, str | None] | None
     max_rounds: int | None
     max_cycles: int | None
@@ -112,7 +114,8 @@ class DialogueEnv(AECEnv[str, dict[str, Any], str]):
         process: the rules.
         problems: where `reset` draws from; see `reset` for how.
         grade: (problem, text) -> Grade, for the final message.
-        rewards: the terms each role is paid by; default: the answer's score, for everyone.
+        rewards: the terms each role is paid by, or term -> weight (see `rema_env.terms`); default: the answer's score.
+        tag: the form of an answer, for the terms that look for it.
         default_prompts: role -> system prompt.
         system_prompts: role -> text to use instead; "" or None: that role gets no system message.
         max_rounds: rounds (one turn of each agent) before `round_limit`; default 30. `max_cycles` is the same number
@@ -142,7 +145,8 @@ class DialogueEnv(AECEnv[str, dict[str, Any], str]):
         problems: Problems,
         grade: Grader,
         *,
-        rewards: Sequence[Reward] = (ANSWER,),
+        rewards: Sequence[Reward] | Mapping[str, float] = (ANSWER,),
+        tag: Tag = BOX,
         default_prompts: Mapping[str, str] | None = None,
         system_prompts: Mapping[str, str | None] | None = None,
         max_rounds: int | None = None,
@@ -160,7 +164,8 @@ class DialogueEnv(AECEnv[str, dict[str, Any], str]):
         self.process = process
         self.problems = problems
         self.grade = grade
-        self.rewards_by_term = tuple(rewards)
+        self.rewards_by_term = as_rewards(rewards)
+        self.tag = tag
         self.system_prompts = prompts_of(default_prompts or {}, system_prompts, process.roles)
         self.limits = Limits(_one_limit(max_rounds, max_cycles), on_cut)
         self.unfinished_reward = unfinished_reward
@@ -278,7 +283,7 @@ class DialogueEnv(AECEnv[str, dict[str, Any], str]):
             self.infos: dict[str, dict[str, Any]] = {agent: {} for agent in self.agents}
             return
         self.transcript = transcript.ended(ending)
-        self._pay(Graded(self.transcript, self._graded(self.transcript)))
+        self._pay(Graded(self.transcript, self._graded(self.transcript), self.process.answerer, self.tag))
         self.terminations = dict.fromkeys(self.agents, ending.terminated)
         self.truncations = dict.fromkeys(self.agents, not ending.terminated)
         self.agent_selection = self.agents[0]
@@ -300,15 +305,15 @@ class DialogueEnv(AECEnv[str, dict[str, Any], str]):
         grade, ending = graded.grade, graded.transcript.ending
         unfinished = ending is not Ending.FINISHED
         paid = as_paid(graded, self.unfinished_reward)
-        terms = {agent: terms_of(paid, self._role[agent], self.rewards_by_term) for agent in self.agents}
-        self.rewards = {agent: pay(terms[agent], self.rewards_by_term) for agent in self.agents}
+        pay = {agent: paid_to(self._role[agent], paid, self.rewards_by_term) for agent in self.agents}
+        self.rewards = {agent: float(reward) for agent, (reward, _) in pay.items()}
         self.infos = {
             agent: {
                 "ending": str(ending),
                 "outcome": None if grade is None else str(grade.outcome),
                 "score": None if grade is None else float(grade.score),
                 "extracted": None if grade is None else grade.extracted,
-                "terms": terms[agent],
+                "terms": pay[agent][1],
                 "dropped": ending is Ending.ABORTED or (unfinished and self.unfinished_reward == "drop"),
             }
             for agent in self.agents

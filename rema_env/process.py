@@ -111,7 +111,8 @@ def pair_view(transcript: Transcript, role: str, *, shown: Shown) -> list[ChatMe
 
 
 def _instruction(question: str, first: Sequence[Turn]) -> str:
-    return f"Question:\n{question}" + "".join(f"\n\nInstruction:\n{turn.message}" for turn in first)
+    """Question and instruction as one message; an empty instruction is not shown."""
+    return f"Question:\n{question}" + "".join(f"\n\nInstruction:\n{turn.message}" for turn in first if turn.message)
 
 
 def solo_view(transcript: Transcript, role: str, *, shown: Shown) -> list[ChatMessage]:

@@ -5,10 +5,11 @@ A role's reward is the weighted sum of its terms. No term looks at another episo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from rema_env.roles import BOX, Tag
 from rema_env.transcript import Grade, Transcript
 
 UnfinishedReward = Literal["zero", "drop", "grade"]
@@ -16,10 +17,19 @@ UnfinishedReward = Literal["zero", "drop", "grade"]
 
 @dataclass(frozen=True)
 class Graded:
-    """A dialogue that is over, with the grade of its final message (None where there was none to grade)."""
+    """A dialogue that is over.
+
+    Attributes:
+        transcript: what was said.
+        grade: of the final message; None where there was none to grade.
+        answerer: the role whose last message was graded.
+        tag: the form an answer has in this task.
+    """
 
     transcript: Transcript
     grade: Grade | None
+    answerer: str = "reasoner"
+    tag: Tag = BOX
 
     @property
     def score(self) -> float:
@@ -67,11 +77,13 @@ def as_paid(graded: Graded, unfinished: UnfinishedReward) -> Graded:
     return replace(graded, grade=replace(graded.grade, score=0.0))
 
 
-def terms_of(graded: Graded, role: str, rewards: Sequence[Reward]) -> dict[str, float]:
-    """The value of every term that pays this role, before weighting."""
-    return {r.name: float(r.term(graded, role)) for r in rewards if r.roles is None or role in r.roles}
+def for_role(rewards: Sequence[Reward], role: str) -> tuple[Reward, ...]:
+    """The terms that pay a role."""
+    return tuple(reward for reward in rewards if reward.roles is None or role in reward.roles)
 
 
-def pay(terms: Mapping[str, float], rewards: Sequence[Reward]) -> float:
-    """The weighted sum of the terms."""
-    return float(sum(r.weight * terms[r.name] for r in rewards if r.name in terms))
+def paid_to(role: str, graded: Graded, rewards: Sequence[Reward]) -> tuple[float, dict[str, float]]:
+    """What a role is paid: the weighted sum of its terms, and each term's value before weighting."""
+    own = for_role(rewards, role)
+    terms = {reward.name: float(reward.term(graded, role)) for reward in own}
+    return sum(reward.weight * terms[reward.name] for reward in own), terms

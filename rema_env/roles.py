@@ -11,6 +11,23 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
+
+
+class Tag(Protocol):
+    """The form that an answer has: what prompts show and what checks look for."""
+
+    def example(self, answer: str) -> str:
+        """An answer in this form."""
+        ...
+
+    def holds(self, message: str) -> bool:
+        """True where the message gives an answer in this form."""
+        ...
+
+    def appears(self, message: str) -> bool:
+        """True where the form occurs at all, as it must not in a plan."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -50,6 +67,10 @@ class Box:
         """True where the message has a box with something in it."""
         return re.search(re.escape(self.command) + r"\s*\{\s*[^\s}]", message) is not None
 
+    def appears(self, message: str) -> bool:
+        """True where the command occurs, with or without an answer."""
+        return self.command in message
+
 
 @dataclass(frozen=True)
 class VerdictTag:
@@ -72,6 +93,41 @@ class VerdictTag:
             message.rfind(self.example(side)) for side in self.sides for _ in range(message.count(self.example(side)))
         ]
         return len(found) == 1 and not message[found[0] + len(self.example("A")) :].strip(" \t\r\n.*_`")
+
+    def appears(self, message: str) -> bool:
+        """True where any verdict occurs."""
+        return any(self.example(side) in message for side in self.sides)
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Blocks that a message is made of, each once and in this order: `<think>...</think><answer>...</answer>`.
+
+    Attributes:
+        names: the blocks; the last one holds the answer.
+    """
+
+    names: tuple[str, ...] = ("think", "answer")
+
+    def example(self, answer: str) -> str:
+        """A message in this form."""
+        *before, last = self.names
+        return "".join(f"<{name}>...</{name}>" for name in before) + f"<{last}>{answer}</{last}>"
+
+    def holds(self, message: str) -> bool:
+        """True where each tag occurs exactly once, in order, no block is empty and nothing stands outside of them."""
+        rest = message
+        for name in self.names:
+            before, opened, rest = rest.partition(f"<{name}>")
+            body, closed, rest = rest.partition(f"</{name}>")
+            if before.strip() or not opened or not closed or not body.strip():
+                return False
+        tags = [f"<{slash}{name}>" for name in self.names for slash in ("", "/")]
+        return not rest.strip() and all(message.count(tag) == 1 for tag in tags)
+
+    def appears(self, message: str) -> bool:
+        """True where the block of the answer is opened."""
+        return f"<{self.names[-1]}>" in message
 
 
 FINISH_FLAG = FinishFlag()

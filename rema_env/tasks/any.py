@@ -11,6 +11,7 @@ from rema_env.grading import load, pooled
 from rema_env.problems import Problems
 from rema_env.problems.arithmetic import arithmetic
 from rema_env.process import Process, process_named
+from rema_env.roles import BOX, Tag
 
 
 def raw_env(
@@ -19,6 +20,7 @@ def raw_env(
     grade: str | Grader = "math",
     *,
     default_prompts: Mapping[str, str] | None = None,
+    tag: Tag = BOX,
     name: str = "dialogue_v0",
     **settings: Unpack[Settings],
 ) -> DialogueEnv:
@@ -30,6 +32,7 @@ def raw_env(
         grade: "math", "choice", "exact", "token_f1" or "package.module:function", each made safe by workers that can be
             killed; or a function (problem, text) -> Grade, called as it is.
         default_prompts: role -> system prompt, which the argument `system_prompts` overrides.
+        tag: the form of an answer, for reward terms that look for it: `BOX`, `VERDICT`, `Blocks` of `rema_env.roles`.
         name: the environment's name.
         **settings: `rewards`, `system_prompts`, `max_rounds` (30; also `max_cycles`), `on_cut`, `unfinished_reward`,
             `render_mode`: see `DialogueEnv`.
@@ -39,6 +42,7 @@ def raw_env(
         arithmetic() if problems is None else problems,
         pooled(load(grade)) if isinstance(grade, str) else grade,
         default_prompts=default_prompts,
+        tag=tag,
         name=name,
         **settings,
     )

@@ -21,7 +21,7 @@ from rema_env.factory import EnvFactory, register
 from rema_env.problems import Problems
 from rema_env.problems.pairs import Orders, arithmetic_pairs, load_pairs
 from rema_env.process import META, Process, process_named
-from rema_env.roles import JUDGE_PROMPTS
+from rema_env.roles import JUDGE_PROMPTS, VERDICT
 from rema_env.tasks.any import raw_env as raw_dialogue_env
 from rema_env.transcript import Problem
 
@@ -58,7 +58,7 @@ def raw_env(
     source = load_pairs(dataset, orders=orders) if dataset is not None else problems or arithmetic_pairs()
     rules = process_named(process, shown)
     prompts = JUDGE_PROMPTS.get(rules.name, {})
-    return raw_dialogue_env(rules, source, grader, default_prompts=prompts, name="judge_v0", **settings)
+    return raw_dialogue_env(rules, source, grader, default_prompts=prompts, tag=VERDICT, name="judge_v0", **settings)
 
 
 judge_v0 = EnvFactory("judge_v0", __name__, raw_env)

@@ -14,15 +14,18 @@ r"""Two agents solve a math problem: one thinks about how, the other works it ou
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Unpack
+from typing import Literal, Unpack
 
+from rema_env.actions import PROMPT, action_terms, with_json_actions
 from rema_env.dialogue import DialogueEnv, Grader, Settings
 from rema_env.factory import EnvFactory, register
 from rema_env.problems import Problems
 from rema_env.problems.files import load_problems
-from rema_env.process import Process, process_named
+from rema_env.process import META, Process, process_named
+from rema_env.rewards import ANSWER
 from rema_env.roles import MATH_PROMPTS
 from rema_env.tasks.any import raw_env as raw_dialogue_env
+from rema_env.terms import as_rewards
 
 
 def raw_env(
@@ -33,6 +36,8 @@ def raw_env(
     answer_column: str | None = None,
     process: str | Process = "multi_turn",
     grader: str | Grader = "math",
+    actions: Literal["text", "json"] = "text",
+    invalid_action: float | Literal["end"] = "end",
     **settings: Unpack[Settings],
 ) -> DialogueEnv:
     """The bare environment.
@@ -43,6 +48,8 @@ def raw_env(
         question_column, answer_column: its columns, where they have no usual name.
         process: multi_turn, single_turn, mrp, vrp, or a `Process`.
         grader: as `grade` of `dialogue_env`.
+        actions: the meta-thinker speaks freely, or chooses DECOMPOSE, REWRITE or EMPTY in JSON (`rema_env.actions`).
+        invalid_action: what a message that is no JSON action leads to: the ending `invalid_action`, or a penalty.
         **settings: `system_prompts`, `max_rounds` (30; also `max_cycles`), `on_cut`, `unfinished_reward`, `rewards`,
             `render_mode`: see `DialogueEnv`.
     """
@@ -50,8 +57,15 @@ def raw_env(
         raise ValueError("math_v0 takes problems or dataset, not both")
     if dataset is not None:
         problems = load_problems(dataset, question_column=question_column, answer_column=answer_column)
+    if actions not in ("text", "json"):
+        raise ValueError(f"actions must be text or json, got {actions!r}")
     rules = process_named(process)
-    prompts = MATH_PROMPTS.get(rules.name, {})
+    prompts = dict(MATH_PROMPTS.get(rules.name, {}))
+    if actions == "json":
+        rules = with_json_actions(rules, "end" if invalid_action == "end" else "pass")
+        prompts[META] = PROMPT
+        penalty = 0.0 if invalid_action == "end" else invalid_action
+        settings["rewards"] = (*as_rewards(settings.get("rewards", (ANSWER,))), *action_terms(penalty))
     return raw_dialogue_env(rules, problems, grader, default_prompts=prompts, name="math_v0", **settings)
 
 

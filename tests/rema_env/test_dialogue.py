@@ -245,7 +245,7 @@ def test_a_wrong_argument_is_named(arguments: dict[str, Any], message: str) -> N
 
 def test_problems_and_dataset_exclude_each_other() -> None:
     with pytest.raises(ValueError, match="problems or dataset, not both"):
-        rema_env.math_v0([SUM], dataset="x.csv")  # type: ignore[arg-type]
+        rema_env.math_v0([SUM], dataset="x.csv")
 
 
 # Reset.

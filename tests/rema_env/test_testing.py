@@ -18,7 +18,7 @@ def made(**changes: Callable[..., Any]) -> DialogueEnv:
     """The math environment with some of its methods replaced."""
     broken = type("Broken", (DialogueEnv,), changes)
     whole = rema_env.math_v0.raw_env(max_rounds=3)
-    return broken(whole.process, whole.problems, whole.grade, max_rounds=3)  # type: ignore[no-any-return]
+    return broken(whole.process, whole.problems, whole.grade, max_rounds=3)
 
 
 @pytest.mark.parametrize("process", ["multi_turn", "single_turn", "mrp", "vrp"])
