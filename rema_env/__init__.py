@@ -21,6 +21,7 @@ from rema_env.tasks.judge import judge_v0
 from rema_env.tasks.math import math_v0
 from rema_env.tasks.qa import qa_v0
 from rema_env.transcript import Ending, Finish, Grade, Message, Outcome, Problem, Transcript, Turn
+from rema_env.views import register as _register_seats
 
 __all__ = [
     "DialogueEnv",
@@ -42,3 +43,5 @@ __all__ = [
     "qa_v0",
     "resolve",
 ]
+
+_register_seats()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -20,6 +20,7 @@ from rema_env.rewards import Graded, Reward
 from rema_env.transcript import Ending, Message, Transcript, Turn
 
 ACTIONS = ("DECOMPOSE", "REWRITE", "EMPTY")
+View = Callable[[Transcript, str], Sequence[ChatMessage]]
 Invalid = Literal["end", "pass"]
 
 # For samplers with guided decoding. It allows what `parse` accepts, but for the rule on which outputs are empty.
@@ -97,7 +98,7 @@ def _ending(ending: Callable[[Transcript], Ending | None], transcript: Transcrip
     return ending(transcript)
 
 
-def _view(view: Callable[[Transcript, str], list[ChatMessage]], transcript: Transcript, role: str) -> list[ChatMessage]:
+def _view(view: View, transcript: Transcript, role: str) -> Sequence[ChatMessage]:
     if role == META:
         return view(transcript, role)
     return view(replace(transcript, turns=tuple(map(_as_text, transcript.turns))), role)

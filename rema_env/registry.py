@@ -80,7 +80,7 @@ def _loaded(point: EntryPoint) -> Any:
 
 def _callable(name: str, found: Any) -> MakeEnv:
     if callable(found):
-        return found  # type: ignore[no-any-return]
+        return found
     if callable(made := getattr(found, "env", None)):  # a module in PettingZoo's own form
-        return made  # type: ignore[no-any-return]
+        return made
     raise ValueError(f"environment {name!r} is a {type(found).__name__}, not a function that makes one")
