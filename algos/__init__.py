@@ -1,1 +1,1 @@
-"""How agents learn: an algorithm is two pure functions and a few words; the loop, the learner and the rest are shared."""
+"""How agents learn: an algorithm is two pure functions and a few words; loop, learner and the rest are shared."""

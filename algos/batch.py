@@ -97,7 +97,7 @@ class Batch:
     def to(self, device: torch.device) -> Batch:
         """The same batch with all tensors on a device."""
         names = [f.name for f in fields(self) if isinstance(getattr(self, f.name), Tensor)]
-        moved = {name: getattr(self, name).to(device) for name in names}
+        moved: dict[str, Any] = {name: getattr(self, name).to(device) for name in names}
         return replace(self, **moved, more={n: t.to(device) for n, t in self.more.items()})
 
     def of_trajectories(self, keep_S: Tensor) -> Batch:

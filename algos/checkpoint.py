@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
+from algos.models import local_folder
 from algos.publish import publish
 from algos.state import Run
 
 
 def save_weights(run: Run, folder: Path) -> None:
-    """Every policy as a Hugging Face folder with its tokenizer."""
-    for policy in run.team.learning():
-        assert policy.learner is not None
-        policy.learner.save(folder / policy.name)
-        policy.codec.tokenizer.save_pretrained(folder / policy.name)
+    """Every policy as a Hugging Face folder with its tokenizer; one that does not learn as it came."""
+    for policy in run.team.policies:
+        if policy.learner is None:
+            shutil.copytree(local_folder(policy.folder), folder / policy.name)
+        else:
+            policy.learner.save(folder / policy.name)
+            policy.codec.tokenizer.save_pretrained(folder / policy.name)
 
 
 def save_checkpoint(run: Run) -> Path:

@@ -185,7 +185,7 @@ class EvalConfig:
     """How well the team does, before, during and after training."""
 
     eval_datasets: tuple[str, ...] = ()
-    """Files or hub names. None named: the held-out split of the procedural problems, where training draws from those."""
+    """Files or hub names. None named: the procedural problems' held-out split, where those are trained on."""
     eval_steps: int = 0
     """Evaluate every this many steps; 0: only before and after."""
     eval_num_problems: int = 256
@@ -270,8 +270,8 @@ class TrainConfig(CommandConfig):
         episodes = self.sampling.problems_per_step * self.sampling.num_generations
         if episodes % self.learner.num_minibatches:
             raise ValueError(
-                f"{self.sampling.problems_per_step} problems x {self.sampling.num_generations} episodes = {episodes} do "
-                f"not divide into --num-minibatches {self.learner.num_minibatches}; choose a divisor of {episodes}"
+                f"{self.sampling.problems_per_step} problems x {self.sampling.num_generations} episodes = {episodes} "
+                f"do not divide into --num-minibatches {self.learner.num_minibatches}; choose a divisor of {episodes}"
             )
 
 

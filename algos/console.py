@@ -53,6 +53,13 @@ class Console:
             self.say(f"--- {episode.ending}; golden answer {episode.problem.answer}; paid: {paid} ---")
 
 
+def hush_libraries() -> None:
+    """No progress bars of model loading and saving between our own lines."""
+    import transformers
+
+    transformers.utils.logging.disable_progress_bar()
+
+
 def step_line(step: int, total: int, metrics: Mapping[str, float]) -> str:
     """One step in one line: reward, lengths, endings, gradient, sampler against learner, seconds."""
     lengths = " ".join(

@@ -214,8 +214,10 @@ def report(config: EvaluateConfig, world: World, sets: Mapping[str, Sequence[Pro
     """Play, print, and keep the episodes where --output-dir says so."""
     from rich.console import Console
 
+    from algos.console import hush_libraries
     from algos.scoring import Precision
 
+    hush_libraries()
     out, precision = Console(highlight=False, soft_wrap=True), Precision.here(config.model.bf16)
     evaluation = Evaluation.of(config)
     team = make_team(config.model, world.agents, precision, model=config.target)

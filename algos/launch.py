@@ -10,7 +10,7 @@ from typing import Any
 from algos.algorithm import Algorithm
 from algos.checkpoint import load_checkpoint
 from algos.config import TrainConfig, exit_on_mistakes, flatten
-from algos.console import Console
+from algos.console import Console, hush_libraries
 from algos.evaluate import Evaluation
 from algos.report_to import Reporters
 from algos.run_folder import RunFolder
@@ -64,6 +64,7 @@ def prepare(config: TrainConfig, algorithm: Algorithm, console: Console, command
     from algos.learner import Learner
     from algos.scoring import Precision, Reference
 
+    hush_libraries()
     precision = Precision.here(config.model.bf16)
     tokens, temperature = config.learner.micro_batch_tokens, config.sampling.temperature
 

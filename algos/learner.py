@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import socket
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -31,23 +30,18 @@ def start_distributed() -> Any:
     if not torch.cuda.is_available():
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
     os.environ.setdefault("DEEPSPEED_LOG_LEVEL", "warning")
-    if "RANK" not in os.environ:
-        os.environ.update(RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT=_free_port())
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo" if os.path.exists("/sys/class/net/lo") else "lo0")
     import deepspeed
 
     if not torch.distributed.is_initialized():
         # Its CPU collectives are compiled at first use, for minutes; gloo's need no compiler.
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
         backend = "nccl" if torch.cuda.is_available() else "gloo"
-        deepspeed.init_distributed(dist_backend=backend, verbose=False)
+        if "RANK" not in os.environ:  # no launcher: a group of one, which needs no port
+            os.environ.setdefault("LOCAL_RANK", "0")
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo" if os.path.exists("/sys/class/net/lo") else "lo0")
+            torch.distributed.init_process_group(backend, store=torch.distributed.HashStore(), rank=0, world_size=1)
+        deepspeed.init_distributed(dist_backend=backend, verbose=False, auto_mpi_discovery=False)
     return deepspeed
-
-
-def _free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
 
 
 class Learner:
@@ -127,9 +121,7 @@ class Learner:
         sums: dict[str, float] = defaultdict(float)
         for index in micro_batches(minibatch, self.config.micro_batch_tokens):
             micro = minibatch.rows(index)
-            out = score(
-                self.engine, self.model, micro, temperature=self.temperature, entropy=self._needs_entropy
-            )
+            out = score(self.engine, self.model, micro, temperature=self.temperature, entropy=self._needs_entropy)
             value, scalars = loss(out, micro.to(out.logp_BT.device))
             self.engine.backward(value * self.engine.dp_world_size, scale_wrt_gas=False)
             for name, scalar in {"loss": value.detach(), **scalars}.items():

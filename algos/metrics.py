@@ -18,7 +18,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -80,17 +80,20 @@ def _role_metrics(episodes: Sequence[Episode], agent: str, lengths: Sequence[int
     said = [message for e in episodes for message in e.transcript.by(role)]
     metrics = {
         f"{role}/reward": float(np.mean([e.rewards[agent] for e in episodes])),
-        f"{role}/completions/mean_length": float(np.mean(lengths or [0])),
+        f"{role}/completions/mean_length": _mean(lengths),
         f"{role}/completions/max_length": float(max(lengths, default=0)),
-        f"{role}/completions/clipped_ratio": float(
-            np.mean([c.completion.finish is Finish.LENGTH for c in calls] or [0])
-        ),
-        f"{role}/empty_ratio": float(np.mean([not message.strip() for message in said] or [0])),
+        f"{role}/completions/clipped_ratio": _mean(c.completion.finish is Finish.LENGTH for c in calls),
+        f"{role}/empty_ratio": _mean(not message.strip() for message in said),
     }
     terms = {name for e in episodes for name in e.terms.get(agent, {})}
     for name in sorted(terms):
         metrics[f"{role}/reward/{name}"] = float(np.mean([e.terms.get(agent, {}).get(name, 0.0) for e in episodes]))
     return metrics
+
+
+def _mean(values: Iterable[float]) -> float:
+    """The mean; 0 of nothing."""
+    return float(np.mean([float(value) for value in values] or [0.0]))
 
 
 def logp_gap(batch: Batch) -> dict[str, float]:

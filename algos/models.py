@@ -36,6 +36,15 @@ def model_folder(name_or_path: str, policy: str = SHARED) -> str:
     )
 
 
+def local_folder(folder: str) -> Path:
+    """The folder itself, or where a hub name's files lie on this machine."""
+    if Path(folder).is_dir():
+        return Path(folder)
+    from huggingface_hub import snapshot_download
+
+    return Path(snapshot_download(folder))
+
+
 def _checkpoint(path: Path) -> Path:
     """The checkpoint that a path stands for: of a run the final one, else the latest, else the best."""
     if (path / "final").is_dir():

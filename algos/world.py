@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,10 +12,10 @@ from typing import Any
 import yaml
 from pettingzoo import AECEnv
 
-import rema_env
 from algos.config import EnvConfig, EvalConfig
 from algos.models import EMBEDDED
 from rema_env.problems import Problems
+from rema_env.registry import resolve
 from rema_env.transcript import Problem
 
 
@@ -39,7 +38,7 @@ class World:
 
 def make_world(config: EnvConfig) -> World:
     """Build it. Raises ValueError, naming what is wrong, for an unknown environment, file, column or prompt file."""
-    factory = _factory(config.env)
+    factory = resolve(config.env)
     arguments = _arguments(config)
     if config.dataset_name:
         arguments["problems"] = load(config.dataset_name, config)
@@ -94,21 +93,6 @@ def _first(source: Problems, n: int) -> Sequence[Problem]:
 
 def _set_name(name: str) -> str:
     return Path(name).stem if Path(name).exists() else name.replace("/", "_")
-
-
-def _factory(name: str) -> Callable[..., AECEnv]:
-    if ":" in name:
-        module, _, attribute = name.partition(":")
-        try:
-            return getattr(importlib.import_module(module), attribute)  # type: ignore[no-any-return]
-        except (ImportError, AttributeError) as error:
-            raise ValueError(f"--env {name}: {error}") from error
-    if not name.endswith(tuple("0123456789")) or not hasattr(rema_env, name):
-        built_in = sorted(n for n in rema_env.__all__ if n.rpartition("_v")[2].isdigit())
-        raise ValueError(
-            f"there is no environment {name!r}; there are: {', '.join(built_in)}, or package.module:function"
-        )
-    return getattr(rema_env, name)  # type: ignore[no-any-return]
 
 
 def _arguments(config: EnvConfig) -> dict[str, Any]:

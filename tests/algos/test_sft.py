@@ -100,7 +100,7 @@ def test_ctrl_c_keeps_what_was_learnt(tmp_path: Path) -> None:
 
 def test_the_recipe_holds_for_the_embedded_model_alone() -> None:
     embedded, named = config_of(), config_of("--model-name-or-path", "someone/model")
-    assert (embedded.sft.from_scratch, embedded.sft.max_steps, embedded.learner.learning_rate) == (True, 3000, 3e-3)
+    assert (embedded.sft.from_scratch, embedded.sft.max_steps, embedded.learner.learning_rate) == (True, 2400, 3e-3)
     assert (named.sft.from_scratch, named.sft.max_steps, named.learner.learning_rate) == (False, 500, 1e-6)
 
 

@@ -1,0 +1,149 @@
+"""Flags, presets and files, and what they are laid over."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from algos.config import TrainConfig, flatten, parse
+from algos.grpo import Config
+
+SMALL = ["--model-name-or-path", "some/model"]
+
+
+def grpo(*argv: str) -> Config:
+    return parse(Config, argv, prog="grpo")
+
+
+def message(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+    """What a person reads; the exit code must be 2."""
+    with pytest.raises(SystemExit) as exit_:
+        grpo(*argv)
+    assert exit_.value.code == 2
+    captured = capsys.readouterr()
+    return " ".join((captured.err + captured.out).replace("│", " ").split())
+
+
+def test_with_a_model_named_the_defaults_are_those_a_7b_run_needs() -> None:
+    settings = flatten(grpo(*SMALL))
+    expected = {
+        "preset": None,
+        "learning_rate": 1e-6,
+        "lr_scheduler_type": "constant",
+        "temperature": 1.0,
+        "num_generations": 8,
+        "max_completion_length": 512,
+        "max_rounds": 30,
+        "max_prompt_length": 4096,
+        "bf16": None,  # on GPUs yes, with float32 master weights; on a CPU no
+        "gradient_checkpointing": True,
+        "beta": 0.0,
+        "max_grad_norm": 1.0,
+        "system_prompts": None,  # the environment's full ones
+        "share": "token",
+        "epsilon": 0.2,
+        "epsilon_high": 0.28,
+    }
+    assert {name: settings[name] for name in expected} == expected
+
+
+def test_with_no_model_named_the_embedded_preset_applies_and_leaves_the_algorithm_alone() -> None:
+    embedded, own = flatten(grpo()), flatten(grpo(*SMALL))
+    assert {name: value for name, value in embedded.items() if value != own[name]} == {
+        "preset": "embedded",
+        "model_name_or_path": "embedded",
+        "system_prompts": "embedded",
+        "max_rounds": 4,
+        "max_completion_length": 10,
+        "max_prompt_length": 128,
+        "problems_per_step": 16,
+        "num_generations": 16,
+        "num_minibatches": 2,
+        "learning_rate": 5e-4,
+        "micro_batch_tokens": 2048,
+        "gradient_checkpointing": False,
+        "max_steps": 60,
+        "eval_steps": 10,
+        "save_steps": 20,
+    }
+
+
+def test_the_command_line_lies_over_the_file_over_the_preset_over_the_defaults(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("preset: embedded\nmax_rounds: 3\nmax-steps: 7\nbeta: 0.5\n")
+    config = grpo("--config", str(file), "--max-steps", "9")
+    assert config.env.max_rounds == 3
+    assert config.run.max_steps == 9
+    assert config.grpo.beta == 0.5
+    assert config.limits.max_completion_length == 10
+    assert config.common.preset == "embedded"
+
+
+def test_a_runs_config_file_gives_the_same_configuration_again(tmp_path: Path) -> None:
+    config = grpo("--seed", "3", "--env-kwargs", '{"a": [1]}', "--eval-datasets", "x.jsonl", "y.csv", "--bf16", "True")
+    file = tmp_path / "config.yaml"
+    file.write_text(yaml.safe_dump(flatten(config)))
+    assert flatten(grpo("--config", str(file))) == flatten(config) | {"config": str(file)}
+
+
+@pytest.mark.parametrize("flag", ["--max-steps", "--max_steps"])
+def test_flags_may_be_written_with_dashes_or_underscores(flag: str) -> None:
+    assert grpo(flag, "3").run.max_steps == 3
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["--preset", "small"], "there is no preset 'small'; there are: embedded"),
+        (["--config", "nowhere.yaml"], "--config nowhere.yaml: there is no such file"),
+        (["--num-generations", "1"], "--num-generations must be at least 2 for a group to have a baseline, got 1"),
+        (["--num-minibatches", "7"], "16 problems x 16 episodes = 256 do not divide into --num-minibatches 7"),
+        (["--max-rounds", "0"], "--max-rounds must be at least 1, got 0"),
+        (["--temperature", "0"], "training needs --temperature above 0"),
+        (["--top-p", "0.9"], "training needs --temperature above 0, --top-p 1"),
+        (["--kl-coef", "0.1"], "there is no flag --kl-coef here; use --beta"),
+        (["--per_device_train_batch_size=4"], "use --problems-per-step and --micro-batch-tokens"),
+        (["--no-such-flag", "1"], "--no-such-flag"),
+        (["--share", "batch"], "batch"),
+        (["--env-kwargs", "[1]"], "a JSON object is needed, got [1]"),
+    ],
+)
+def test_a_mistake_is_one_message_that_names_it(capsys: pytest.CaptureFixture[str], argv: list[str], said: str) -> None:
+    assert said in message(capsys, *argv)
+
+
+def test_an_unknown_key_in_a_file_is_refused_and_the_known_ones_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "typo.yaml"
+    file.write_text("learning_rat: 1\n")
+    said = message(capsys, "--config", str(file))
+    assert "typo.yaml: there is no setting 'learning_rat'; there are:" in said
+    assert "learning_rate" in said
+
+
+def test_evaluation_may_be_of_any_size_whatever_the_group_size() -> None:
+    config = grpo("--num-generations", "8", "--eval-num-samples", "1", "--eval-num-problems", "3")
+    assert (config.evaluation.eval_num_samples, config.evaluation.eval_num_problems) == (1, 3)
+
+
+def test_help_loads_nothing_heavier_than_torch() -> None:
+    code = (
+        "import sys\n"
+        "from algos.grpo import main\n"
+        "try:\n    main(['--help'])\n"
+        "except SystemExit:\n    pass\n"
+        "heavy = {'transformers', 'deepspeed', 'datasets', 'vllm', 'pettingzoo', 'math_verify', 'tensorboard'}\n"
+        "print('HEAVY', sorted(heavy & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "--num-generations" in done.stdout
+    assert "HEAVY []" in done.stdout
+
+
+def test_defaults_of_the_class_are_valid() -> None:
+    assert isinstance(TrainConfig(), TrainConfig)
