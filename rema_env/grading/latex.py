@@ -1,0 +1,178 @@
+"""LaTeX as people and models write it, made plain: one spelling for each sign, no layout, then tokens.
+
+Nothing here knows mathematics; every step is linear in the text.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+
+class Unreadable(ValueError):
+    """The text is not an answer that the grammar knows."""
+
+
+_SIGNS = {
+    **dict.fromkeys("−–—‐‑‒﹣－", "-"),
+    **dict.fromkeys("×✕✖", r"\times "),
+    **dict.fromkeys("·∙⋅•", r"\cdot "),
+    **dict.fromkeys("°º˚", r"^\circ "),
+    **dict.fromkeys("′’", "'"),
+    **dict.fromkeys("∣│", "|"),
+    **dict.fromkeys("、，", ","),
+    **dict.fromkeys("。．", "."),
+    **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff\u00ad", ""),
+    "÷": r"\div ", "±": r"\pm ", "∓": r"\mp ", "≤": r"\le ", "≥": r"\ge ", "⩽": r"\le ", "⩾": r"\ge ",
+    "≠": r"\ne ", "≈": r"\approx ", "≡": r"\equiv ", "∞": r"\infty ", "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ",
+    "∅": r"\emptyset ", "∖": r"\setminus ", "∠": r"\angle ", "△": r"\triangle ", "→": r"\to ", "⇒": r"\Rightarrow ",
+    "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "∑": r"\sum ", "∏": r"\prod ", "∫": r"\int ", "…": r"\ldots ",
+    "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ", "⌉": r"\rceil ", "⟨": r"\langle ", "⟩": r"\rangle ",
+    "√": r"\sqrt ", "∛": r"\sqrt[3]", "∧": r"\text{ and }", "∨": r"\text{ or }", "ⅈ": "i", "ℯ": "e",
+    "α": r"\alpha ", "β": r"\beta ", "γ": r"\gamma ", "δ": r"\delta ", "ε": r"\epsilon ", "θ": r"\theta ",
+    "λ": r"\lambda ", "μ": r"\mu ", "µ": r"\mu ", "π": r"\pi ", "ρ": r"\rho ", "σ": r"\sigma ", "τ": r"\tau ",
+    "φ": r"\phi ", "ϕ": r"\phi ", "ψ": r"\psi ", "ω": r"\omega ", "Δ": r"\Delta ", "Ω": r"\Omega ", "Σ": r"\Sigma ",
+}  # fmt: skip
+_SIGN_TABLE = str.maketrans(_SIGNS)
+_RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁽⁾ⁿⁱ", "0123456789+-()ni")
+_LOWERED = str.maketrans("₀₁₂₃₄₅₆₇₈₉₊₋₍₎ₙ", "0123456789+-()n")
+_RAISED_RUN = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁽⁾ⁿⁱ]+")
+_LOWERED_RUN = re.compile("[₀₁₂₃₄₅₆₇₈₉₊₋₍₎ₙ]+")
+_ROOT_OF_NUMBER = re.compile(r"√\s*(\d+(?:\.\d+)?)")
+_VULGAR = re.compile("[¼-¾⅐-⅞]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+
+_THOUSANDS_MARK = re.compile(r"(?<=\d)(?:\{,\}|\{\\,\}|\\,|,\\!\s*|\\!,\s*)(?=\d{3}(?!\d))")
+_DOUBLE_ESCAPE = re.compile(r"\\\\(?=[a-zA-Z{}$%])")
+_LAYOUT = re.compile(
+    r"\\(?:left|right|middle)(?![a-zA-Z])\s*\.?|\\[bB]igg?[lrm]?(?![a-zA-Z])|\\!|(?<!\\)\$|(?<!\\)\\[()\[\]]|\\v?phantom\b"
+    r"|\\(?:displaystyle|textstyle|scriptstyle|limits|nolimits|mathstrut|strut|nonumber|boldmath)(?![a-zA-Z])"
+)
+_SPACE = re.compile(r"(?<!\\)\\[,;: >\n]|~|\\(?:quad|qquad|enspace|thinspace|medspace)(?![a-zA-Z])|\\[hv]space\*?\{[^{}]*\}")
+_ALIAS = {
+    r"\dfrac": r"\frac", r"\tfrac": r"\frac", r"\cfrac": r"\frac", r"\dbinom": r"\binom", r"\tbinom": r"\binom",
+    r"\leq": r"\le", r"\leqslant": r"\le", r"\leqq": r"\le", r"\geq": r"\ge", r"\geqslant": r"\ge", r"\geqq": r"\ge",
+    r"\lt": "<", r"\gt": ">", r"\neq": r"\ne", r"\lbrace": r"\{", r"\rbrace": r"\}", r"\lbrack": "[",
+    r"\rbrack": "]", r"\lparen": "(", r"\rparen": ")", r"\lvert": "|", r"\rvert": "|", r"\vert": "|", r"\mid": "|",
+    r"\varnothing": r"\emptyset", r"\dots": r"\ldots", r"\cdots": r"\ldots", r"\dotsc": r"\ldots",
+    r"\rightarrow": r"\to", r"\longrightarrow": r"\to", r"\implies": r"\Rightarrow", r"\ast": "*", r"\colon": ":",
+    r"\textbf": r"\text", r"\textit": r"\text", r"\textrm": r"\text", r"\textnormal": r"\text", r"\textsf": r"\text",
+    r"\texttt": r"\text", r"\mbox": r"\text", r"\hbox": r"\text", r"\mathrm": r"\text", r"\mathbf": r"\text",
+    r"\mathit": r"\text", r"\mathsf": r"\text", r"\mathtt": r"\text", r"\boldsymbol": r"\text", r"\bm": r"\text",
+    r"\operatorname": r"\text", r"\emph": r"\text", r"\underline": r"\text", r"\boxed": r"\text", r"\fbox": r"\text",
+    r"\degree": r"^\circ", r"\textdegree": r"^\circ", r"\arcsec": r"\asec", r"\infin": r"\infty", r"\R": r"\mathbb{R}",
+    r"\imath": "i", r"\varphi": r"\phi", r"\varepsilon": r"\epsilon", r"\percent": r"\%", r"\dollar": r"\$",
+    r"\land": r"\text{ and }", r"\lor": r"\text{ or }", r"\wedge": r"\text{ and }", r"\vee": r"\text{ or }",
+    r"\rm": "", r"\bf": "", r"\it": "", r"\tt": "",
+}  # fmt: skip
+_COMMAND = re.compile(r"\\[a-zA-Z]+")
+_TEXT_WITHOUT_LETTERS = re.compile(r"\\text\s*\{([^{}a-zA-Z\\]*)\}")
+_BRACED_DEGREE = re.compile(r"\^\s*\{\s*\\circ\s*\}|\^\s*o(?![a-zA-Z])")
+_BLANKS = re.compile(r"\s+")
+
+
+def clean(answer: str) -> str:
+    """One spelling for each sign, no layout. Raises Unreadable on control characters and lone surrogates."""
+    if _CONTROL.search(answer):
+        raise Unreadable("control characters")
+    if not answer.isascii():
+        answer = _ascii(answer)
+    answer = _THOUSANDS_MARK.sub("", answer)
+    if "\\begin" not in answer:
+        answer = _DOUBLE_ESCAPE.sub(r"\\", answer)
+        answer = _THOUSANDS_MARK.sub("", answer)
+    answer = _LAYOUT.sub("", answer)
+    answer = _SPACE.sub(" ", answer)
+    answer = _COMMAND.sub(lambda match: _ALIAS.get(match.group(), match.group()), answer)
+    answer = _TEXT_WITHOUT_LETTERS.sub(r" \1 ", answer)
+    answer = _BRACED_DEGREE.sub(r"^\\circ ", answer)
+    return trim(_BLANKS.sub(" ", answer))
+
+
+def trim(text: str) -> str:
+    """Without outer blanks, closing punctuation and brackets that hold the whole."""
+    while True:
+        bare = text.strip().rstrip(".,;: \n")
+        bare = _unwrap(bare, "{", "}") if bare.startswith("{") else bare
+        bare = _unwrap(bare, "(", ")") if bare.startswith("((") else bare
+        bare = bare.strip()
+        if bare == text:
+            return text
+        text = bare
+
+
+def _unwrap(text: str, opener: str, closer: str) -> str:
+    """Without the pairs of brackets that hold all of it; linear, however deep. Parentheses keep one pair."""
+    partner: dict[int, int] = {}
+    opened: list[int] = []
+    for match in _BRACKET.finditer(text):
+        if match.group() == opener:
+            opened.append(match.start())
+        elif match.group() == closer:
+            if not opened:
+                return text
+            partner[opened.pop()] = match.start()
+    first, last = 0, len(text) - 1
+    while partner.get(first) == last:
+        first, last = first + 1, last - 1
+    kept = first > 0 and opener == "("
+    return text[first - kept : last + 1 + kept]
+
+
+_BRACKET = re.compile(r"\\.|[{}()]", re.DOTALL)
+
+
+def _ascii(text: str) -> str:
+    text = _RAISED_RUN.sub(lambda run: "^{" + run.group().translate(_RAISED) + "}", text)
+    text = _LOWERED_RUN.sub(lambda run: "_{" + run.group().translate(_LOWERED) + "}", text)
+    text = _VULGAR.sub(_fraction, text)
+    text = _ROOT_OF_NUMBER.sub(r"\\sqrt{\1}", text).translate(_SIGN_TABLE)
+    return unicodedata.normalize("NFKC", text).translate(_SIGN_TABLE)
+
+
+def _fraction(sign: re.Match[str]) -> str:
+    over, _, under = unicodedata.normalize("NFKC", sign.group()).partition("\u2044")
+    return rf"\frac{{{over}}}{{{under}}}"
+
+
+_TOKEN = re.compile(
+    r"\\text\s*\{[^{}]*\}|\\[a-zA-Z]+|\\.|\d+\.(?=\\)|(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+(?![\d.a-zA-Z]))?"
+    r"|[a-zA-Z]+|\s+|\*\*|[<>]=|.",
+    re.DOTALL,
+)
+WORDS = frozenset(
+    "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh ln log lg exp sqrt pi theta alpha beta gamma infty"
+    " gcd lcm max min cup frac binom".split()
+)
+_SPOKEN = {"infinity": r"\infty", "inf": r"\infty", "asin": r"\arcsin", "acos": r"\arccos", "atan": r"\arctan"}
+_SPELLED = {"**": "^", "<=": r"\le", ">=": r"\ge"}
+
+
+def tokens(text: str) -> list[str]:
+    r"""Commands, numbers, single letters, signs and whole `\text{...}` groups; blanks gone, known words as commands."""
+    return [token for token, _, _ in lexemes(text)]
+
+
+def lexemes(text: str) -> list[tuple[str, int, int]]:
+    """The same, each token with where it starts and ends in the text."""
+    out: list[tuple[str, int, int]] = []
+    for match in _TOKEN.finditer(text):
+        token, start, end = match.group(), match.start(), match.end()
+        if token[0].isalpha() and token not in WORDS and token not in ("and", "or") and token.lower() not in _SPOKEN:
+            out.extend((letter, at, at + 1) for at, letter in enumerate(token, start))
+        elif not token.isspace():
+            out.extend((word, start, end) for word in [_word(token)] if word)
+    return out
+
+
+def _word(token: str) -> str:
+    """The one spelling of a token; words of mathematics as commands, also out of `\\text{}`."""
+    group = token.startswith(r"\text") and token.endswith("}")
+    word = token[token.index("{") + 1 : -1].strip(" ,;") if group else token
+    if word in WORDS:
+        return "\\" + word
+    if word.lower() in _SPOKEN:
+        return _SPOKEN[word.lower()]
+    if group and word and word not in ("and", "or"):
+        return f"\\text{{{word}}}"
+    return _SPELLED.get(word, word)

@@ -1,0 +1,127 @@
+"""Units and other words around a number: what may be dropped, what must agree, and what makes an answer a hedge."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+
+_BASE: dict[str, tuple[str, Fraction]] = {}
+
+
+def _define(dimension: str, factor: str | int, names: str) -> None:
+    for name in names.split():
+        _BASE[name] = (dimension, Fraction(factor))
+
+
+_define("length", "1/1000", "mm millimeter millimetre")
+_define("length", "1/100", "cm centimeter centimetre")
+_define("length", 1, "m meter metre")
+_define("length", 1000, "km kilometer kilometre")
+_define("length", "0.0254", "in inch inche")
+_define("length", "0.3048", "ft foot feet")
+_define("length", "0.9144", "yd yard")
+_define("length", "1609.344", "mi mile")
+_define("mass", "1/1000", "mg milligram")
+_define("mass", 1, "g gm gram")
+_define("mass", 1000, "kg kilogram")
+_define("mass", "453.59237", "lb pound")
+_define("time", 1, "s sec second")
+_define("time", 60, "min minute")
+_define("time", 3600, "h hr hour")
+_define("time", 86400, "day")
+_define("time", 604800, "week")
+_define("money", 1, "dollar usd $")
+_define("money", "1/100", "cent")
+_define("euro", 1, "euro €")
+_define("british money", 1, "£")
+_define("angle", 1, "degree deg")
+_define("angle in radians", 1, "radian rad")
+_define("percent", 1, "percent percentage pct %")
+_define("volume", 1, "l liter litre")
+_define("volume", "1/1000", "ml milliliter millilitre")
+
+# Bare words that are units though they are short enough to be products of variables.
+_BARE = frozenset("mm cm km in ft yd mi kg gm lb sec min hr mph kmph usd pct am pm units unit deg days day".split())
+_HEDGES = frozenset(
+    "or and maybe not perhaps possibly probably either if unless but else otherwise wrong incorrect except between no none"
+    " never than least most over under above below plus minus times squared cubed hundred thousand million billion dozen"
+    " half more less fewer to neither nor where when for all any".split()
+)
+_PLAIN = re.compile(r"[A-Za-z°][A-Za-z.°/ \-]*(?:\^?\d)?")
+_TEXT_UNIT = re.compile(r"\\text\s*\{([^{}]*)\}\s*(?:\^\s*\{?\s*(\d)\s*\}?)?$")
+_BARE_UNIT = re.compile(
+    r"(?<=[\d)}\s])([A-Za-z][A-Za-z.]*(?: [A-Za-z][A-Za-z.]*){0,3})\s*(?:\^\s*\{?\s*(\d)\s*\}?)?$"
+)
+_SPACED_LETTER = re.compile(r"(?<=[\d)}a-z])\\,\s*([a-zA-Z])\s*(?:\^\s*\{?(\d)\}?)?$")
+_DEGREES = re.compile(r"\^\s*\\circ\s*(?:\\text\s*\{\s*)?[CF]\s*\}?$")
+_CURRENCY = re.compile(r"^(-?)\s*(?:\\\$|[$£€¥]|\\pounds|\\euro|USD)\s*")
+_PERCENT = re.compile(r"\s*(?:\\%|%|\\text\s*\{\s*(?:\\?%|per ?cent)\s*\})$")
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A unit of known dimension, or (`dimension` empty) any other word, which changes nothing."""
+
+    dimension: str = ""
+    power: int = 1
+    factor: Fraction = Fraction(1)
+
+
+def split_unit(text: str) -> tuple[str, Unit | None]:
+    """(what is left, its unit or None) of one quantity: currency in front, unit, percent sign or label behind."""
+    money = _CURRENCY.match(text)
+    if money:
+        return money[1] + split_unit(text[money.end() :])[0], _named("dollar" if "$" in money[0] else "£", 1)
+    percent = _PERCENT.search(text)
+    if percent and percent.start() > 0:
+        return text[: percent.start()].rstrip(), _named("percent", 1)
+    text = _DEGREES.sub(r"^\\circ", text)
+    found: list[tuple[str, int]] = []
+    while len(found) < 6:
+        match = _TEXT_UNIT.search(text) or _BARE_UNIT.search(text)
+        if not match or not text[: match.start()].strip() or not _is_unit(match, text):
+            break
+        found.append((match[1], int(match[2] or 1)))
+        text = text[: match.start()].rstrip(" /")
+    if not found:
+        return text, None
+    words = " ".join(word for word, _ in reversed(found))
+    return text, _named(words, found[0][1])
+
+
+def is_hedge(words: str) -> bool:
+    """Whether the words say more than a unit or a label could: another value, a doubt, a bound."""
+    return not _PLAIN.fullmatch(words.strip()) or any(word in _HEDGES for word in re.findall("[a-z]+", words.lower()))
+
+
+def _is_unit(match: re.Match[str], text: str) -> bool:
+    words = match[1].strip()
+    if not words:
+        return True
+    if is_hedge(words):
+        return False
+    if match.re is _TEXT_UNIT:
+        before = text[: match.start()].rstrip()
+        return len(words.split()) <= 5 and not before.endswith(("=", "_", "^", "+", "-", "*", "<", ">", ",", "("))
+    spaced = text[match.start() - 1] == " "
+    return all(word.strip(".").lower() in _BARE or _known(word) or (spaced and len(word) > 3) for word in words.split())
+
+
+def _known(word: str) -> bool:
+    return len(word) > 2 and _singular(word) in _BASE
+
+
+def _singular(word: str) -> str:
+    word = word.lower().strip(". ")
+    return word if word in _BASE else word.removesuffix("s")
+
+
+def _named(words: str, power: int) -> Unit:
+    """The unit of such words, e.g. `square inches`; a plain label where the table does not know it."""
+    parts = words.replace(".", " ").lower().split()
+    for word, power_of in (("square", 2), ("sq", 2), ("cubic", 3), ("cu", 3)):
+        if len(parts) == 2 and parts[0] == word:
+            parts, power = parts[1:], power_of
+    base = _BASE.get(_singular(parts[0])) if len(parts) == 1 else None
+    return Unit(base[0], power, base[1] ** power) if base else Unit()

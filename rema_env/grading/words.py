@@ -1,0 +1,122 @@
+"""Answers in words: names, options, verdicts, clock times, and the many ways to say that there is no solution."""
+
+from __future__ import annotations
+
+import re
+
+_TEXT = re.compile(r"\\text\s*\{([^{}]*)\}")
+_NOISE = re.compile(r"\\text(?![a-z])|[{}$\\\"*]")
+_BLANKS = re.compile(r"\s+")
+_BARE = re.compile(r"[A-Za-z][A-Za-z .,'\-]*")
+_OPTION = re.compile(r"\(?\s*([A-Za-z])\s*\)?")
+_NAMED_OPTION = re.compile(
+    r"(?:the\s+)?(?:final\s+|correct\s+)?(?:answer|option|choice|response|assistant|statement)(?:\s+is)?\s*:?\s*\(?([a-z])\)?",
+)
+_LABELLED_OPTION = re.compile(r"\(([A-Z])\)[\s:.]*(.+)", re.DOTALL)
+_OTHER_OPTION = re.compile(r"\([A-Z]\)|\b(?:or|and)\b|^[A-Z]\b|,\s*[A-Z]\b")
+_CLOCK = re.compile(r"(\d{1,2})(?:\s*:\s*(\d\d))?(?:\s*:\s*(\d\d))?\s*([ap])?\.?\s*(?:m\.?)?")
+_PREFIX = re.compile(
+    r"^(?:\\text\s*\{)?\s*(?:(?:so|thus|therefore|hence|the|final|answer|answers|solution|solutions|value|result|is|are|equals?)"
+    r"\b[\s:,]*)+(?:\}\s*)?"
+)
+_EMPTY = re.compile(
+    r"\\emptyset|\\\{\s*\\\}|(?:there (?:is|are) )?no (?:real |integer |such )?(?:solutions?|values?|numbers?|roots?)"
+    r"(?: exists?)?|(?:the )?empty(?: set)?|none"
+)
+_NUMBER_WORDS = {
+    word: str(number)
+    for number, word in enumerate(
+        "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
+        " eighteen nineteen twenty".split()
+    )
+}
+
+
+def plain(text: str) -> str:
+    """The bare words: lower case, no LaTeX wrappers, single blanks, no punctuation at the ends."""
+    return _BLANKS.sub(" ", _NOISE.sub("", text)).strip(" .,;:!?'").casefold()
+
+
+def is_words(text: str) -> bool:
+    """Whether a cleaned golden answer is words rather than mathematics."""
+    outside = _TEXT.sub("", text)
+    if any(len(_letters(found[1])) > 0 and text[: found.start()].rstrip(" {")[-1:] != "_" for found in _TEXT.finditer(text)):
+        inside = "".join(found[1] for found in _TEXT.finditer(text))
+        joined = re.fullmatch(r"[\s,]*(?:and|or)[\s,]*", inside)
+        return not joined and not re.search(r"[\d=<>^]|\\[a-z]", outside)
+    if _OPTION.fullmatch(text):
+        return text.strip("() ").isupper()
+    if not _BARE.fullmatch(text):
+        return False
+    return any(len(word) > 3 or (len(word) > 1 and word[0].isupper()) for word in re.findall("[A-Za-z]+", text))
+
+
+def _letters(text: str) -> str:
+    return "".join(c for c in text if c.isalpha())
+
+
+def is_no_solution(text: str) -> bool:
+    """Whether the cleaned answer says that nothing is a solution."""
+    return bool(_EMPTY.fullmatch(text) or _EMPTY.fullmatch(plain(text)))
+
+
+def without_prefix(text: str) -> str:
+    r"""Without a lead-in such as `\text{The answer is }`; the text itself where nothing would remain."""
+    rest = _PREFIX.sub("", text, count=1).strip()
+    return rest or text
+
+
+def as_number(text: str) -> str | None:
+    """The digits for a number word up to twenty, `four` -> `4`, else None."""
+    return _NUMBER_WORDS.get(plain(text))
+
+
+def same_words(gold: str, said: str) -> bool:
+    """Whether two cleaned answers in words agree: names and verdicts whole, options by letter, letters in any order."""
+    gold_plain, said_plain = plain(gold), plain(said)
+    if gold_plain == said_plain:
+        return True
+    option = _OPTION.fullmatch(gold_plain)
+    if option:
+        return _option(said) == option[1]
+    if as_number(gold) is not None and as_number(gold) == said_plain:
+        return True
+    gold_items, said_items = _items(gold_plain), _items(said_plain)
+    if len(gold_items) > 1 and all(len(item) == 1 for item in gold_items):
+        return sorted(gold_items) == sorted(said_items)
+    return len(gold_items) > 1 and gold_items == said_items
+
+
+def _items(text: str) -> list[str]:
+    return [item.strip(" ()") for item in re.split(r",\s*(?:and|or)?|\band\b|\bor\b|;", text) if item.strip(" ()")]
+
+
+def _option(said: str) -> str | None:
+    """The one option letter that is said, in lower case, or None."""
+    bare = plain(said)
+    match = _OPTION.fullmatch(bare) or _NAMED_OPTION.fullmatch(bare)
+    if match:
+        return match[1].lower()
+    labelled = _LABELLED_OPTION.fullmatch(_NOISE.sub("", said).strip())
+    if labelled and not _OTHER_OPTION.search(labelled[2]):
+        return labelled[1].lower()
+    return None
+
+
+def without_option(said: str) -> str:
+    """`(C) 12` is 12 where the golden answer is a number."""
+    labelled = _LABELLED_OPTION.fullmatch(re.sub(r"^\\text\s*\{\s*(\([A-Z]\))\s*\}", r"\1", said))
+    return labelled[2] if labelled else said
+
+
+def clock(text: str) -> tuple[int, int, int, str] | None:
+    """(hours, minutes, seconds, "a", "p" or "") of a time of day, None where it is none."""
+    match = _CLOCK.fullmatch(plain(text))
+    if not match or (match[2] is None and match[4] is None):
+        return None
+    return int(match[1]), int(match[2] or 0), int(match[3] or 0), match[4] or ""
+
+
+def same_time(gold: tuple[int, int, int, str], said: tuple[int, int, int, str]) -> bool:
+    """Equal on the clock; morning or afternoon must agree where both say it."""
+    return gold[:3] == said[:3] and (not gold[3] or not said[3] or gold[3] == said[3])
