@@ -84,29 +84,35 @@ def tables_of(source: str | Path, split: str = "train", revision: str | None = N
         return [_file(Path(p)) for p in found]
     if path.suffix in _READERS:
         raise ValueError(f"{source}: no such file")
-    return [_hub(str(source), split, revision)]
+    return [hub_table(str(source), split, revision)]
 
 
 def problems_of(
-    table: Table, *, question_column: str | None = None, answer_column: str | None = None
+    table: Table, *, question_column: str | None = None, answer_column: str | None = None, first_row: int = 0
 ) -> Iterator[Problem]:
-    """The table's rows as problems. Only the columns that are needed are read. Errors as `load_problems`."""
+    """The table's rows as problems. Only the columns that are needed are read. Errors as `load_problems`.
+
+    Args:
+        table: where the rows come from.
+        question_column, answer_column: the columns, where they have no usual name.
+        first_row: the number of the table's first row in its file.
+    """
     question = _column(table, "question", question_column, QUESTION_COLUMNS)
     answer = _column(table, "answer", answer_column, tuple(c for c in ANSWER_COLUMNS if c != question))
     optional = [name for name in OPTIONAL_COLUMNS if name in table.columns and name not in (question, answer)]
     stem = Path(table.name).stem
-    rows = -1
-    for rows, row in enumerate(table.rows([question, answer, *optional])):
+    number = None
+    for number, row in enumerate(table.rows([question, answer, *optional]), start=first_row):
         given = {name: value for name in optional if (value := plain(row.get(name))) is not None}
         yield Problem(
-            id=str(given.get("id", f"{stem}/{rows}")),
-            question=text_of(row.get(question), table.name, rows, question),
-            answer=gold_of(row.get(answer), table.name, rows, answer),
+            id=str(given.get("id", f"{stem}/{number}")),
+            question=text_of(row.get(question), table.name, number, question),
+            answer=gold_of(row.get(answer), table.name, number, answer),
             level=given.get("level"),
             source=str(given.get("source", stem)),
             extra={"subject": given["subject"]} if "subject" in given else {},
         )
-    if rows < 0:
+    if number is None:
         raise ValueError(f"{table.name}: the file has no rows")
 
 
@@ -236,8 +242,12 @@ _READERS: dict[str, Callable[[Path], Table]] = {
 }
 
 
-def _hub(name: str, split: str, revision: str | None) -> Table:
-    """A data set on the hub. Raises ValueError where it cannot be had, with the way out."""
+def hub_table(name: str, split: str = "train", revision: str | None = None, config: str | None = None) -> Table:
+    """A data set on the hub, or a parquet or JSON Lines file at an https address.
+
+    Raises:
+        ValueError: where it cannot be had, with the way out.
+    """
     try:
         import datasets
     except ImportError:
@@ -245,7 +255,12 @@ def _hub(name: str, split: str, revision: str | None) -> Table:
             f"{name}: no such file; to read a data set of that name from the hub, install the package datasets"
         ) from None
     try:
-        data = datasets.load_dataset(name, split=split, revision=revision)
+        if name.startswith("https://"):
+            data = datasets.load_dataset(
+                "parquet" if name.endswith(".parquet") else "json", data_files=name, split="train"
+            )
+        else:
+            data = datasets.load_dataset(name, config, split=split, revision=revision)
     except (OSError, ValueError) as error:
         raise ValueError(
             f"{name}: neither a file nor to be had from the hub (split {split!r}): {error}; a downloaded parquet, jsonl"

@@ -1,0 +1,108 @@
+"""Problems by name: a procedural family, a set of the catalogue, a file, or the hub.
+
+    load("math500"), load("gsm8k_test@main"), load("chains-4"), load("my/file.parquet")
+
+A set of the catalogue is read from the folder that REMA_DATA names where a file `<name>.parquet` lies there, else from
+where it is published.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rema_env.problems import Problems
+from rema_env.problems.arithmetic import arithmetic
+from rema_env.problems.catalogue import CATALOGUE, Known
+from rema_env.problems.chains import chains
+from rema_env.problems.files import Row, Table, hub_table, load_problems, problems_of
+from rema_env.problems.listed import Listed
+from rema_env.problems.pairs import arithmetic_pairs, in_orders, load_pairs, pairs_of
+from rema_env.problems.ranks import ranks
+from rema_env.transcript import Problem
+
+FAMILIES: dict[str, Callable[..., Any]] = {
+    "arithmetic": arithmetic,
+    "chains": chains,
+    "ranks": ranks,
+    "arithmetic-pairs": arithmetic_pairs,
+}
+_FAMILY = re.compile(rf"({'|'.join(FAMILIES)})(?:-(\d+))?(?:-(train|heldout))?")
+
+
+def load(
+    name: str | Path, *, question_column: str | None = None, answer_column: str | None = None, split: str = "train"
+) -> Problems:
+    """The problems that a name stands for.
+
+    Args:
+        name: a procedural family with its level (`chains-4`, `arithmetic-2-heldout`), `reasoning-gym/TASK`, a set of
+            the catalogue, with a revision if wanted (`math500@main`), a file, a folder, or a name on the hub.
+        question_column, answer_column, split: for files and the hub, as `load_problems`.
+
+    Raises:
+        ValueError: where the name leads nowhere, or a set cannot be had; the message names an alternative.
+    """
+    text = str(name)
+    if family := _FAMILY.fullmatch(text):
+        make, level, part = FAMILIES[family[1]], family[2], family[3]
+        source: Problems = make(int(level), split=part) if level else make(split=part)
+        return source
+    if text.startswith("reasoning-gym/"):
+        from rema_env.problems.reasoning import gym_task
+
+        return gym_task(text.removeprefix("reasoning-gym/"))
+    known, _, revision = text.partition("@")
+    if known in CATALOGUE and not Path(text).exists():
+        return load_known(known, revision or None)
+    return load_problems(name, question_column=question_column, answer_column=answer_column, split=split)
+
+
+def load_known(name: str, revision: str | None = None) -> Listed:
+    """A set of the catalogue, from the REMA_DATA folder or from where it is published. Errors as `load`."""
+    known = CATALOGUE[name]
+    folder = os.environ.get("REMA_DATA")
+    if folder and revision is None and (file := Path(folder, f"{name}.parquet")).is_file():
+        return load_pairs(file) if known.kind == "pairs" else load_problems(file)
+    fixed = revision or known.revision
+    try:
+        tables = [hub_table(known.hub, known.split, fixed, config) for config in known.configs or (None,)]
+    except ValueError as error:
+        place = f"the folder that REMA_DATA names ({folder})" if folder else "a folder named by REMA_DATA"
+        raise ValueError(
+            f"{name} cannot be had from {known.hub}; put {name}.parquet into {place}, or use {known.instead} instead"
+            f" ({error})"
+        ) from error
+    if known.kind == "pairs":
+        return Listed(name, in_orders([pair for table in tables for pair in pairs_of(table)], "both"))
+    return Listed(name, [problem for table in tables for problem in _problems(name, known, table)])
+
+
+def _problems(name: str, known: Known, table: Table) -> Iterator[Problem]:
+    """The table's rows as problems, with the set's own columns and its own way of writing answers."""
+
+    def rows(columns: Sequence[str]) -> Iterable[Row]:
+        return ({**row, known.answer: known.gold(row.get(known.answer))} for row in table.rows(columns))
+
+    made = Table(name, table.columns, rows)
+    return problems_of(made, question_column=known.question, answer_column=known.answer)
+
+
+def shared_questions(one: Iterable[Problem], other: Iterable[Problem]) -> set[str]:
+    """The questions that two sets share, compared without regard to whitespace and case."""
+    return {_plain(problem.question) for problem in one} & {_plain(problem.question) for problem in other}
+
+
+def overlap(train: Iterable[Problem], evaluation: Sequence[Problem], name: str = "the evaluation set") -> str | None:
+    """One sentence where training problems are evaluated on, else None."""
+    shared = shared_questions(train, evaluation)
+    if not shared:
+        return None
+    return f"{len(shared)} of the {len(evaluation)} questions of {name} are also trained on: its score says little"
+
+
+def _plain(question: str) -> str:
+    return " ".join(question.casefold().split())

@@ -1,0 +1,139 @@
+"""Problems by name, the catalogue, overlap. Tables of its columns stand in for the hub: no test needs a network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rema_env.problems import Problems, named
+from rema_env.problems.catalogue import CATALOGUE, after_hashes, joined, last_box
+from rema_env.problems.files import Table
+from rema_env.problems.named import load, load_known, overlap, shared_questions
+from rema_env.transcript import Problem
+
+ROW_OF: dict[str, dict[str, Any]] = {
+    "math_train": {
+        "problem": "q",
+        "level": "Level 5",
+        "type": "Algebra",
+        "solution": r"\boxed{1} at first. At last \boxed{\frac12}.",
+    },
+    "math_train_lv3to5": {"question": "q", "groundtruth": r"\frac12", "prompt": "q, step by step", "ability": "math"},
+    "math500": {"problem": "q", "solution": "...", "answer": r"\frac12", "subject": "Algebra", "level": 5},
+    "gsm8k_train": {"question": "q", "answer": "2 + 3 = 5\n#### 1,005"},
+    "olympiadbench_math": {"question": "q", "final_answer": ["$2$", "$-2$"], "solution": ["..."]},
+}
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Stands in for the hub: every set has the one row above; notes what was asked for."""
+    asked: dict[str, Any] = {}
+
+    def table(name: str, split: str = "train", revision: str | None = None, config: str | None = None) -> Table:
+        asked.update(name=name, split=split, revision=revision, config=config)
+        (row,) = (row for known, row in ROW_OF.items() if CATALOGUE[known].hub == name)
+        return Table(f"{name}:{split}", tuple(row), lambda columns: [{c: row[c] for c in columns}])
+
+    monkeypatch.delenv("REMA_DATA", raising=False)
+    monkeypatch.setattr(named, "hub_table", table)
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("math_train", r"\frac12"),
+        ("math_train_lv3to5", r"\frac12"),
+        ("math500", r"\frac12"),
+        ("gsm8k_train", "1005"),
+        ("olympiadbench_math", "2, -2"),
+    ],
+)
+def test_a_set_is_read_with_its_own_columns_and_way_of_writing_answers(
+    hub: dict[str, Any], name: str, answer: str
+) -> None:
+    source = load(name)
+    problem = source.draw(0, 0)
+    assert (problem.question, problem.answer, source.name) == ("q", answer, name)
+    assert source.size == max(len(CATALOGUE[name].configs), 1)
+    assert hub["revision"] == CATALOGUE[name].revision
+
+
+def test_a_revision_behind_the_name_is_the_one_read(hub: dict[str, Any]) -> None:
+    load("math500@abc123")
+    assert hub == {"name": "HuggingFaceH4/MATH-500", "split": "test", "revision": "abc123", "config": None}
+
+
+def test_a_set_that_cannot_be_had_names_its_alternative(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def gone(*_: Any) -> Table:
+        raise ValueError("it is gated")
+
+    monkeypatch.setattr(named, "hub_table", gone)
+    monkeypatch.setenv("REMA_DATA", str(tmp_path))
+    message = (
+        r"aime25 cannot be had from math-ai/aime25; put aime25.parquet into .*, or use aime24 instead \(it is gated\)"
+    )
+    with pytest.raises(ValueError, match=message):
+        load("aime25")
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_every_set_states_its_licence_and_an_alternative(name: str) -> None:
+    known = CATALOGUE[name]
+    assert known.licence
+    assert known.instead in CATALOGUE or "by its path" in known.instead
+    assert known.instead != name
+
+
+@pytest.mark.parametrize("name", [name for name in CATALOGUE if name not in ("judgebench", "olympiadbench_math")])
+def test_a_prepared_folder_has_the_number_of_rows_that_the_catalogue_states(data: Path, name: str) -> None:
+    source = load(name)
+    assert source.size == CATALOGUE[name].rows * (2 if CATALOGUE[name].kind == "pairs" else 1)
+
+
+@pytest.mark.parametrize("name", ["arithmetic-3", "chains-5-heldout", "ranks", "arithmetic-pairs-2"])
+def test_a_family_is_named_with_level_and_part(name: str) -> None:
+    source = load(name)
+    assert isinstance(source, Problems)
+    assert source.size is None
+    assert source.name.startswith(name)
+
+
+def test_a_file_is_loaded_by_its_path(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text('{"frage": "1+1?", "antwort": 2}')
+    assert load(tmp_path / "x.jsonl", question_column="frage", answer_column="antwort").draw(0, 0).answer == "2"
+    with pytest.raises(ValueError, match="steps must be 1 to 8, got 99"):
+        load("chains-99")
+
+
+@pytest.mark.parametrize(
+    ("read", "cell", "answer"),
+    [
+        (after_hashes, "so 4\n#### -1,234", "-1234"),
+        (after_hashes, None, None),
+        (last_box, "no box", ""),
+        (last_box, None, None),
+        (joined, ["$x=1$"], "x=1"),
+        (joined, "1", "1"),
+    ],
+)
+def test_golden_answers_are_taken_out_of_their_cells(read: Any, cell: Any, answer: Any) -> None:
+    assert read(cell) == answer
+
+
+def test_training_on_what_is_evaluated_is_told() -> None:
+    train = [Problem("a", "What is  1 + 1?", "2"), Problem("b", "And 2 + 2?", "4")]
+    test = [Problem("c", "what is 1 + 1?\n", "2"), Problem("d", "And 3 + 3?", "6")]
+    assert shared_questions(train, test) == {"what is 1 + 1?"}
+    assert overlap(train, test, "math500") == (
+        "1 of the 2 questions of math500 are also trained on: its score says little"
+    )
+    assert overlap(train, test[1:]) is None
+
+
+def test_math_level_3_to_5_shares_nothing_with_math500(data: Path) -> None:
+    assert overlap(load_known("math_train_lv3to5"), load_known("math500")) is None
+    assert overlap(load_known("math_train"), load_known("math_train_lv3to5")) is not None
