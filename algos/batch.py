@@ -87,12 +87,9 @@ class Batch:
                 return tensor
             return tensor[index, :T] if axes.startswith("BT") else tensor[index]
 
-        return replace(
-            self,
-            **{n: cut(n, getattr(self, n)) for n in ("ids_BT", "turn_BT", "sampled_logp_BT", "trajectory_B")},
-            length_B=length_B,
-            more={n: cut(n, t) for n, t in self.more.items()},
-        )
+        of_rows = ("ids_BT", "turn_BT", "sampled_logp_BT", "trajectory_B")
+        kept: dict[str, Any] = {name: cut(name, getattr(self, name)) for name in of_rows}
+        return replace(self, **kept, length_B=length_B, more={n: cut(n, t) for n, t in self.more.items()})
 
     def to(self, device: torch.device) -> Batch:
         """The same batch with all tensors on a device."""

@@ -7,7 +7,7 @@ learning, and this is one more loss over the same batch. They come from a file (
 turns, a list of {meta, reasoning}) or from the oracle of the procedural problems, with the mistakes that `--plain`,
 `--slip` and `--early` ask for.
 
-For the embedded model the settings of `rema_agents/tiny/cold_start.yaml` apply: fresh weights, 3,000 steps. On one
+For the embedded model the settings of `rema_agents/tiny/cold_start.yaml` apply: fresh weights, 2,400 steps. On one
 thread of a CPU (OMP_NUM_THREADS=1) the same seed gives the same weights, bit for bit.
 """
 

@@ -137,8 +137,8 @@ def learn(run: Run, policy: Policy, episodes: Sequence[Episode], step: int, cloc
         for iteration in range(config.num_iterations):
             for part in minibatches(batch, config.num_minibatches, seed=(run.config.common.seed, step, iteration)):
                 updates.append(learner.update(weighed(part, algorithm), algorithm.loss))
-    names = {name for update in updates for name in update}
-    metrics |= {name: float(np.mean([update[name] for update in updates])) for name in sorted(names)}
+    names = sorted({"loss", "grad_norm"}.union(*updates))  # also where every group agreed and nothing was updated
+    metrics |= {name: float(np.mean([update[name] for update in updates] or [0.0])) for name in names}
     return metrics | {"update/count": float(len(updates))}
 
 
