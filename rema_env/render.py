@@ -14,10 +14,15 @@ def turn_text(turn: Turn) -> str:
 
 
 def heading(transcript: Transcript) -> str:
-    """The problem, with its id and level where it has one."""
+    """The problem, with its id, its level where it has one, and the two answers of a pair."""
     problem = transcript.problem
     level = "" if problem.level is None else f", level {problem.level}"
-    return f"problem {problem.id}{level}:\n{problem.question}\n"
+    sides = "".join(
+        f"\nanswer {side.upper()}:\n{problem.extra[key]}\n"
+        for side in "ab"
+        if (key := f"answer_{side}") in problem.extra
+    )
+    return f"problem {problem.id}{level}:\n{problem.question}\n{sides}"
 
 
 def closing(transcript: Transcript, rewards: dict[str, float] | None = None) -> str:
