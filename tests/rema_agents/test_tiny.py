@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import rema_env
 from rema_agents.chat import ChatCodec
+from rema_agents.hf import HFSampler
+from rema_agents.play import play
+from rema_agents.seat import LMSeat, ScriptedSeat
 from rema_agents.tiny import MODEL_FOLDER, SYSTEM_PROMPTS, build
-from rema_agents.types import Call, Completion
+from rema_agents.types import Call, Completion, SamplingParams, Seat
 from rema_env.problems.arithmetic import arithmetic, oracle
-from rema_env.transcript import Finish
+from rema_env.transcript import Ending, Finish
 
 TOKENIZER = build.tokenizer()
+
+Speak = Callable[[Sequence[Mapping[str, str]]], str]
+
+
+class Figures(NamedTuple):
+    accuracy: float
+    finished: float
 
 
 @pytest.fixture(scope="module")
@@ -76,3 +90,34 @@ def test_a_whole_dialogue_of_two_operations_takes_at_most_38_tokens_a_row(codec:
     solver += [{"role": "assistant", "content": oracle(solver)}, {"role": "user", "content": oracle(meta)}]
     rows = [(*codec.prompt_ids(chat), *codec.reply_ids(oracle(chat))) for chat in (meta, solver)]
     assert [len(row) for row in rows] == [30, 35]
+
+
+def accuracy_and_finished(temperature: float, meta: Speak | None = None, reasoner: Speak | None = None) -> Figures:
+    """Over 256 held-out problems; a role with a function speaks by it instead of the model."""
+    codec, sampler = ChatCodec.from_pretrained(MODEL_FOLDER), HFSampler.from_pretrained(MODEL_FOLDER)
+    params = SamplingParams(10, temperature, seed=1)
+
+    def seats(dialogue: int) -> dict[str, Seat]:
+        scripted = {"meta_0": meta, "reasoner_0": reasoner}
+        return {
+            agent: LMSeat(agent, codec, sampler, params, dialogue=dialogue) if speak is None else ScriptedSeat(speak)
+            for agent, speak in scripted.items()
+        }
+
+    make_env = partial(rema_env.math_v0, system_prompts=SYSTEM_PROMPTS, max_rounds=4)
+    episodes = play(make_env, seats, arithmetic(2, "heldout").listed(256))
+    sampler.close()
+    finished = sum(episode.ending is Ending.FINISHED for episode in episodes) / 256
+    return Figures(sum(episode.rewards["meta_0"] for episode in episodes) / 256, finished)
+
+
+def test_it_talks_in_turns_and_answers_a_part_of_the_problems() -> None:
+    sampled, greedy = accuracy_and_finished(1.0), accuracy_and_finished(0.0)
+    assert 0.28 < sampled.accuracy <= 0.5
+    assert greedy.accuracy > 0.55
+    assert min(sampled.finished, greedy.finished) > 0.97
+
+
+def test_it_carries_out_a_good_plan_and_finds_one_for_part_of_the_problems() -> None:
+    assert accuracy_and_finished(0.0, meta=oracle).accuracy > 0.9
+    assert 0.55 < accuracy_and_finished(0.0, reasoner=oracle).accuracy < 0.95
