@@ -93,20 +93,30 @@ class Expression:
 
     def value(self) -> int:
         """The result modulo 10, in 0..9."""
-        if not self.operators:
-            return self.numbers[0] % MODULUS
-        operator = self.first_operator()
-        return self.after(operator, _carry_out(self, operator)).value()
-
-    def without_bracket(self) -> Expression:
-        """The same numbers and operators, brackets ignored."""
-        return replace(self, bracket=None)
+        if self.bracket is None:
+            return _evaluate(self.numbers, self.operators)
+        first, last = self.bracket
+        inner = _evaluate(self.numbers[first : last + 1], self.operators[first:last])
+        numbers = (*self.numbers[:first], inner, *self.numbers[last + 1 :])
+        return _evaluate(numbers, self.operators[:first] + self.operators[last:])
 
     def plain_value(self) -> int:
         """What plain left-to-right order makes of it, modulo 10, in 0..9."""
-        if not self.operators:
-            return self.numbers[0] % MODULUS
-        return self.without_bracket().after(0, _carry_out(self, 0)).plain_value()
+        result = self.numbers[0]
+        for operator, number in zip(self.operators, self.numbers[1:], strict=True):
+            result = OPERATIONS[operator](result, number)
+        return result % MODULUS
+
+
+def _evaluate(numbers: Sequence[int], operators: str) -> int:
+    """The value modulo 10 of numbers with operators between them and no brackets: products first."""
+    total, product = 0, numbers[0]
+    for operator, number in zip(operators, numbers[1:], strict=True):
+        if operator == "*":
+            product *= number
+        else:
+            total, product = total + product, number if operator == "+" else -number
+    return (total + product) % MODULUS
 
 
 def _carry_out(expression: Expression, operator: int) -> int:
@@ -188,9 +198,10 @@ class Arithmetic:
 
 
 def _problem(expression: Expression) -> Problem:
+    written = str(expression)
     return Problem(
-        id=f"arithmetic/{expression}",
-        question=f"Compute {expression} modulo {MODULUS}.",
+        id=f"arithmetic/{written}",
+        question=f"Compute {written} modulo {MODULUS}.",
         answer=str(expression.value()),
         level=len(expression.operators),
         source="arithmetic",
