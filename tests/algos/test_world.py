@@ -1,0 +1,70 @@
+"""From flags to environment and problems."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from algos.config import EnvConfig, EvalConfig
+from algos.world import eval_sets, make_world, read_system_prompts
+from rema_env.transcript import Problem
+
+
+def rows(path: Path, count: int = 5) -> str:
+    path.write_text("".join(json.dumps({"question": f"q{n}", "answer": str(n)}) + "\n" for n in range(count)))
+    return str(path)
+
+
+def test_procedural_problems_are_parted_into_training_and_held_out() -> None:
+    world = make_world(EnvConfig())
+    trained = {world.problems.draw(0, n).id for n in range(500)}
+    (held_out,) = eval_sets(EvalConfig(eval_num_problems=64), EnvConfig(), world).values()
+    assert len({problem.id for problem in held_out}) == 64
+    assert not trained & {problem.id for problem in held_out}
+
+
+def test_a_file_is_trained_on_whole_and_evaluated_only_where_a_set_is_named(tmp_path: Path) -> None:
+    train, test = rows(tmp_path / "train.jsonl"), rows(tmp_path / "test.jsonl", 3)
+    env = EnvConfig(dataset_name=train)
+    world = make_world(env)
+    assert {world.problems.draw(0, n).question for n in range(5)} == {f"q{n}" for n in range(5)}
+    assert eval_sets(EvalConfig(), env, world) == {}
+    (named,) = eval_sets(EvalConfig(eval_datasets=(test,), eval_num_problems=2), env, world).items()
+    assert named[0] == "test"
+    assert [problem.question for problem in named[1]] == ["q0", "q1"]
+
+
+def test_the_environment_is_told_the_flags_that_were_changed(tmp_path: Path) -> None:
+    prompts = tmp_path / "prompts.yaml"
+    prompts.write_text("meta: Think.\n")
+    config = EnvConfig(system_prompts=str(prompts), max_rounds=2, unfinished_reward="grade")
+    env = make_world(config).make_env()
+    env.reset(options={"problem": Problem("p", "q", "a")})
+    assert env.observe("meta_0")["messages"][0] == {"role": "system", "content": "Think."}
+    assert env.unwrapped.limits.max_rounds == 2
+    assert env.unwrapped.unfinished_reward == "grade"
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        (EnvConfig(env="nothing_v0"), "there is no environment 'nothing_v0'"),
+        (EnvConfig(env="no.such.module:env"), "there is no module 'no' to import"),
+        (EnvConfig(env_kwargs={"colour": "red"}), "math_v0 does not take these settings.*colour"),
+        (EnvConfig(process="debate"), "debate"),
+        (EnvConfig(dataset_name="nowhere.parquet"), "nowhere.parquet"),
+    ],
+)
+def test_what_cannot_be_built_is_said_in_one_message(config: EnvConfig, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        make_world(config)
+
+
+def test_a_prompt_file_must_hold_texts_by_role(tmp_path: Path) -> None:
+    path = tmp_path / "prompts.yaml"
+    path.write_text("- a\n- b\n")
+    with pytest.raises(ValueError, match="must hold `role: text` lines"):
+        read_system_prompts(str(path))
+    assert set(read_system_prompts("embedded")) >= {"meta", "reasoner"}
