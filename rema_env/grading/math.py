@@ -8,6 +8,7 @@ and math-verify, which only workers run.
 from __future__ import annotations
 
 import functools
+import re
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -33,6 +34,7 @@ from rema_env.transcript import Grade, Outcome, Problem
 
 LONGEST_BOX = 1 << 16  # characters between the braces
 LONGEST_ANSWER = 4_096  # characters once cleaned
+_INTEGER = re.compile(r"-?[0-9]{1,18}")  # two of these are compared as they are: the common case, kept cheap
 _FAR = 1e-6  # a relative distance that rounding of floats never makes
 
 
@@ -77,6 +79,9 @@ class MathGrader:
             return Grade(0.0, Outcome.NO_ANSWER)
         if len(found) > LONGEST_BOX:
             return Grade(0.0, Outcome.TOO_LONG, found[:LONGEST_ANSWER])
+        if _INTEGER.fullmatch(found) and _INTEGER.fullmatch(answer):
+            right = int(found) == int(answer)
+            return Grade(float(right), Outcome.RIGHT if right else Outcome.WRONG, found)
         gold, said = _read(answer), _read(found)
         if gold.fault or said.fault:
             return Grade(0.0, Outcome.UNPARSABLE, found)
