@@ -36,7 +36,12 @@ PACKAGES = (
 SAMPLERS = {
     "scripted": "import rema_env",
     "hf": "import torch; from transformers import AutoModelForCausalLM",
-    "vllm": "from vllm import AsyncEngineArgs",
+    "vllm": """
+from vllm import AsyncEngineArgs
+from vllm.platforms import current_platform
+if current_platform.is_unspecified():
+    raise SystemExit("vllm finds no device that it was built for")
+""",
     "remote": "import openai, tenacity",
 }
 """Sampler -> what has to run for it to work here."""
