@@ -18,6 +18,7 @@ import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from random import Random
 from typing import Literal
 
@@ -56,9 +57,11 @@ class Expression:
     bracket: tuple[int, int] | None = None
 
     def __str__(self) -> str:
-        first, last = self.bracket or (-1, -1)
-        words = [f"{'(' * (i == first)}{number}{')' * (i == last)}" for i, number in enumerate(self.numbers)]
-        return "".join(itertools.chain(*itertools.zip_longest(words, self.operators, fillvalue="")))
+        words = [str(number) for number in self.numbers]
+        if self.bracket is not None:
+            first, last = self.bracket
+            words[first], words[last] = f"({words[first]}", f"{words[last]})"
+        return "".join(map("".join, itertools.zip_longest(words, self.operators, fillvalue="")))
 
     @classmethod
     def parse(cls, text: str) -> Expression:
@@ -129,14 +132,16 @@ def _draw_expression(rng: Random, operations: int) -> Expression:
     """Uniform digits and operators; half with a pair of brackets around a uniform part that is not the whole."""
     numbers = tuple(rng.randrange(MODULUS) for _ in range(operations + 1))
     operators = "".join(rng.choice("+-*") for _ in range(operations))
-    parts = [
-        (first, last)
-        for first in range(operations)
-        for last in range(first + 1, operations + 1)
-        if last - first < operations
-    ]
+    parts = _parts(operations)
     bracket = rng.choice(parts) if parts and rng.random() < BRACKETED else None
     return Expression(numbers, operators, bracket)
+
+
+@cache
+def _parts(operations: int) -> tuple[tuple[int, int], ...]:
+    """Where a pair of brackets can stand: around two numbers or more, but not around all."""
+    ends = range(operations + 1)
+    return tuple((first, last) for first in ends for last in ends[first + 1 :] if last - first < operations)
 
 
 def _is_heldout(expression: Expression) -> bool:
