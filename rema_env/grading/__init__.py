@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from rema_env.transcript import Grade, Outcome, Problem
 
 if TYPE_CHECKING:
-    from rema_env.grading.pool import Pool, Spec
+    from rema_env.grading.child import Spec
+    from rema_env.grading.pool import Pool
 
 __all__ = ["BUILT_IN", "Grade", "Grader", "Outcome", "Pooled", "load", "pooled"]
 
@@ -133,7 +134,7 @@ def _spec(grade: Any) -> Spec:
     """The name by which a worker can import this grader."""
     from dataclasses import asdict, is_dataclass
 
-    from rema_env.grading.pool import Spec
+    from rema_env.grading.child import Spec
 
     for name, target in BUILT_IN.items():
         if f"{type(grade).__module__}:{type(grade).__qualname__}" == target and is_dataclass(grade):

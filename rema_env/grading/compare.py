@@ -128,8 +128,10 @@ class _Comparison:
         return plain
 
     def same_values(self, gold: Quantity, said: Quantity) -> Verdict:
-        if gold.expr is None or said.expr is None:
+        if gold.expr is None:
             return gold.source == said.source or self.judge.foreign(gold.source, said.source)
+        if said.expr is None:
+            return False  # an integral left standing is no answer to a question that asks for its value
         for infinite, other in ((gold.expr, said.expr), (said.expr, gold.expr)):
             if infinite in (Name("infty"), Call("neg", (Name("infty"),))):
                 return infinite == other
@@ -173,10 +175,10 @@ class _Comparison:
             return False
         if len(set(gold_names)) > 1 and len(set(said_names)) > 1:
             return self.same_assignments(gold_names, gold_values, said_names, said_values)
+        if gold_names and said_names and set(gold_names) != set(said_names):
+            return False
         if len(set(gold_names)) > 1 or len(set(said_names)) > 1:
             return self.in_order(gold_values, said_values)
-        if gold_names and said_names and gold_names[0] != said_names[0]:
-            return False
         return self.in_any_order(gold_values, said_values)
 
     def same_assignments(
@@ -213,7 +215,8 @@ class _Comparison:
             return self.same_equation(gold, said)
         if isinstance(gold, Relation):
             _, values = _label_and_values(gold)
-            return any_of(self.same(answer, said) for answer in values) if _has_label(gold) else False
+            usable = _has_label(gold) or "~" in gold.signs
+            return any_of(self.same(answer, said) for answer in values) if usable else False
         assert isinstance(said, Relation)
         return self.chain(gold, said)
 

@@ -160,7 +160,9 @@ class _Reader:
                 elif self.peek() in ("\\prime", "'"):
                     expr = _decorated(expr, "'" * self.primes())
                 else:
-                    expr = Call("pow", (expr, self.script()))
+                    script = self.script()
+                    marks = isinstance(script, Name) and not script.text.strip("'")
+                    expr = _decorated(expr, script.text) if marks else Call("pow", (expr, script))  # type: ignore[union-attr]
             elif token in ("'", "\\prime"):
                 expr = _decorated(expr, "'" * self.primes())
             elif token == "!":

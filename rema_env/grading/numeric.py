@@ -38,6 +38,7 @@ class Arithmetic:
         digits: relative precision, in decimal digits.
         cancels: the fraction of the biggest term below which a sum is not trusted; 0 trusts all.
         biggest: natural logarithm of the biggest absolute value allowed.
+        steps: operations allowed in one evaluation.
     """
 
     number: Callable[[Fraction], Value]
@@ -46,6 +47,7 @@ class Arithmetic:
     digits: int
     cancels: float
     biggest: float
+    steps: int
 
 
 FLOAT = Arithmetic(
@@ -55,7 +57,7 @@ FLOAT = Arithmetic(
         "arcsin": cmath.asin, "arccos": cmath.acos, "arctan": cmath.atan,
         "sinh": cmath.sinh, "cosh": cmath.cosh, "tanh": cmath.tanh, "gamma": lambda x: complex(math.gamma(x.real)),
     },
-    pi=complex(math.pi), digits=15, cancels=1e-6, biggest=600.0,
+    pi=complex(math.pi), digits=15, cancels=1e-6, biggest=600.0, steps=2_000,
 )  # fmt: skip
 
 
@@ -132,9 +134,13 @@ class _Evaluation:
     def __init__(self, point: Point, arithmetic: Arithmetic) -> None:
         self.arithmetic, self.functions, self.point = arithmetic, arithmetic.functions, point
         self.bound = dict(point.names)
+        self.steps = arithmetic.steps
 
     def value(self, expr: Expr, angle: bool) -> Value:
         """`angle`: inside a trigonometric function, where a degree is pi/180."""
+        self.steps -= 1
+        if self.steps < 0:
+            raise Unsure("too many operations")
         if isinstance(expr, Number):
             return self.arithmetic.number(expr.value)
         if isinstance(expr, Name):
@@ -198,7 +204,7 @@ class _Evaluation:
         if op == "div":
             return args[0] / args[1]
         if op == "neg":
-            return -args[0]
+            return self.arithmetic.number(Fraction(0)) - args[0]  # a float's -0j would choose the wrong branch
         if op == "percent":
             return args[0] / 100
         if op == "root":

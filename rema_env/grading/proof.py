@@ -82,11 +82,12 @@ def _gap(difference: Callable[[int], Any], gold: Expr, point: Point) -> tuple[An
 
 
 def _is_zero(low: Any, high: Any, scale: Any) -> bool:
-    """Zero to 60 digits of the gold's size, or of 1 for a gold of 0, and the closer the more digits are kept."""
-    import mpmath  # type: ignore[import-untyped,unused-ignore]
+    """Zero to 60 and to 140 digits of the gold's size (of 1 for a gold of 0), and shrinking: 10^-200 does not."""
+    from mpmath import mpf  # type: ignore[import-untyped,unused-ignore]
 
-    bound = scale if scale > mpmath.mpf(10) ** -60 else 1
-    return bool(low <= bound * mpmath.mpf(10) ** -60 and (not high or high <= low * mpmath.mpf(10) ** -40 or high == 0))
+    bound = scale if scale > mpf(10) ** -60 else mpf(1)
+    small = low <= bound * mpf(10) ** -60 and high <= bound * mpf(10) ** -140
+    return bool(small and (not low or high <= low * mpf(10) ** -20))
 
 
 @functools.cache
@@ -107,6 +108,7 @@ def _mp(digits: int) -> Arithmetic:
         digits=digits,
         cancels=0.0,
         biggest=1e9,
+        steps=20_000,
     )
 
 

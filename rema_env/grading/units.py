@@ -55,6 +55,7 @@ _BARE_UNIT = re.compile(
 )
 _SPACED_LETTER = re.compile(r"(?<=[\d)}a-z])\\,\s*([a-zA-Z])\s*(?:\^\s*\{?(\d)\}?)?$")
 _DEGREES = re.compile(r"\^\s*\\circ\s*(?:\\text\s*\{\s*)?[CF]\s*\}?$")
+_OF_AN_ANGLE = re.compile(r"\\?(?:sin|cos|tan|cot|sec|csc)")
 _CURRENCY = re.compile(r"^(-?)\s*(?:\\\$|[$£€¥]|\\pounds|\\euro|USD)\s*")
 _PERCENT = re.compile(r"\s*(?:\\%|%|\\text\s*\{\s*(?:\\?%|per ?cent)\s*\})$")
 
@@ -77,6 +78,8 @@ def split_unit(text: str) -> tuple[str, Unit | None]:
     if percent and percent.start() > 0:
         return text[: percent.start()].rstrip(), _named("percent", 1)
     text = _DEGREES.sub(r"^\\circ", text)
+    if text.endswith(r"^\circ") and not _OF_AN_ANGLE.search(text):
+        return text.removesuffix(r"^\circ").rstrip(), _named("degree", 1)
     found: list[tuple[str, int]] = []
     while len(found) < 6:
         match = _TEXT_UNIT.search(text) or _BARE_UNIT.search(text)
@@ -99,7 +102,7 @@ def _is_unit(match: re.Match[str], text: str) -> bool:
     words = match[1].strip()
     if not words:
         return True
-    if is_hedge(words):
+    if is_hedge(words) or (len(words) == 1 and words not in _BASE):
         return False
     if match.re is _TEXT_UNIT:
         before = text[: match.start()].rstrip()

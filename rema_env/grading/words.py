@@ -17,7 +17,8 @@ _OTHER_OPTION = re.compile(r"\([A-Z]\)|\b(?:or|and)\b|^[A-Z]\b|,\s*[A-Z]\b")
 _CLOCK = re.compile(r"(\d{1,2})(?:\s*:\s*(\d\d))?(?:\s*:\s*(\d\d))?\s*([ap])?\.?\s*(?:m\.?)?")
 _PREFIX = re.compile(
     r"^(?:\\text\s*\{)?\s*(?:(?:so|thus|therefore|hence|the|final|answer|answers|solution|solutions|value|result|is|are|equals?)"
-    r"\b[\s:,]*)+(?:\}\s*)?"
+    r"\b[\s:,]*)+(?:\}\s*)?",
+    re.IGNORECASE,
 )
 _EMPTY = re.compile(
     r"\\emptyset|\\\{\s*\\\}|(?:there (?:is|are) )?no (?:real |integer |such )?(?:solutions?|values?|numbers?|roots?)"

@@ -45,6 +45,7 @@ def _load(request: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """The grader that a spec names, imported and warm, and the memory limit put on all that follows."""
     from rema_env.grading import load
 
+    sys.path.extend(entry for entry in request["load"]["path"] if entry not in sys.path)
     try:
         grade = load(request["load"]["name"], **request["load"]["options"])
         warm_up = getattr(grade, "warm_up", None)
@@ -58,11 +59,15 @@ def _load(request: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
 
 def _grade(grade: Any, request: dict[str, Any]) -> dict[str, Any]:
     """One grade as JSON, or the name of what went wrong."""
-    from rema_env.transcript import problem_from_json
+    from rema_env.transcript import Outcome, problem_from_json
 
     try:
         result = grade(problem_from_json(request["problem"]), request["text"])
-        return {"score": float(result.score), "outcome": str(result.outcome), "extracted": result.extracted}
+        score, outcome = float(result.score), Outcome(result.outcome)
+        if not 0 <= score <= 1:
+            raise ValueError(f"a score is in [0, 1], the grader gave {score}")
+        extracted = None if result.extracted is None else str(result.extracted)
+        return {"score": score, "outcome": str(outcome), "extracted": extracted}
     except MemoryError:
         return {"failed": "out_of_memory", "why": "MemoryError"}
     except Exception as error:  # a grader may raise anything; the outcome says so and the run goes on
