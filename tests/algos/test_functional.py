@@ -13,11 +13,16 @@ from algos.functional import (
     SHARES,
     clipped,
     clipped_surrogate,
+    discounted,
+    generalised_advantages,
     group_advantages,
+    importance_weights,
     kl_k2,
     kl_k3,
     log_ratio,
+    returns_to_go,
     token_shares,
+    whiten,
 )
 
 # Trajectory 0: turn 0 with 3 tokens, turn 1 with 1; trajectory 1: turn 0 with 2. Seven tokens in all are not trained.
@@ -138,3 +143,47 @@ def test_kl_estimators_are_those_worked_by_hand() -> None:
     logp, ref = torch.tensor([-1.0]), torch.tensor([-1.5])
     assert float(kl_k2(logp, ref)) == T(0.125)
     assert float(kl_k3(logp, ref)) == T(math.exp(-0.5) + 0.5 - 1)
+
+
+def test_turn_returns_are_those_worked_by_hand_and_stop_at_the_last_turn() -> None:
+    assert discounted(torch.tensor([[0.0, 0.0, 1.0, 0.0]]), 0.9)[0].tolist() == T([0.81, 0.9, 1.0, 0.0])
+
+
+def test_returns_to_go_pass_over_rows_and_turns_of_one_trajectory() -> None:
+    turn_BT, trajectory_B = torch.tensor([[-1, 0, 0, -1], [-1, -1, 1, 1], [0, -1, -1, -1]]), torch.tensor([0, 0, 1])
+    reward_BT = torch.tensor([[9.0, 1, 2, 9], [9, 9, 4, 8], [16, 9, 9, 9]])
+    got = returns_to_go(reward_BT, torch.tensor([100.0, 200.0]), turn_BT, trajectory_B, gamma=0.5)
+    assert got.tolist() == [[0, 3 + 56, 2 + 56, 0], [0, 0, 112, 108], [216, 0, 0, 0]]
+
+
+def test_turn_level_gae_is_the_one_worked_by_hand() -> None:
+    reward, value = torch.tensor([[0.0, 1.0, 7.0]]), torch.tensor([[0.5, 0.25, 7.0]])
+    real = torch.tensor([[True, True, False]])
+    last = 1.0 - 0.25
+    got = generalised_advantages(reward, value, real, lam=0.5)
+    assert got[0].tolist() == T([0.25 - 0.5 + 0.5 * last, last, 0.0])
+    full = generalised_advantages(reward, value, real, lam=1.0)
+    assert full[0].tolist() == T([1.0 - 0.5, 1.0 - 0.25, 0.0])
+
+
+def test_whitening_is_by_kind_over_trained_tokens_alone() -> None:
+    value_BT = torch.tensor([[1.0, 3.0, 99.0], [5.0, 5.0, 5.0]])
+    trained_BT = torch.tensor([[True, True, False], [True, True, True]])
+    assert whiten(value_BT, torch.tensor([0, 1]), trained_BT).tolist() == [[T(-1), T(1), 0], [0, 0, 0]]
+
+
+def test_leave_one_out_is_the_mean_of_the_others() -> None:
+    reward_S, group_S = torch.tensor([1.0, 0, 0.5]), torch.tensor([4, 4, 4])
+    got = group_advantages(reward_S, group_S, baseline="leave_one_out", scale="none")
+    assert got.tolist() == T([0.75, -0.75, 0.0])
+
+
+def test_importance_weights_are_capped_and_count_sampled_tokens_alone() -> None:
+    old, sampled = torch.tensor([[-1.0, -1.0, 50.0]]), torch.tensor([[-1.2, -3.0, 0.0]])
+    got = importance_weights(old, sampled, torch.tensor([[0, 0, -1]]))
+    assert got[0].tolist() == T([math.exp(0.2), 2.0, 0.0])
+
+
+def test_a_gap_of_0_012_a_token_compounds_to_3_32_over_100_tokens() -> None:
+    difference = log_ratio(torch.full((1, 100), 0.012), torch.zeros(1, 100), torch.zeros(1, 100, dtype=torch.long))
+    assert float(difference.sum().exp()) == T(3.32, abs=0.01)

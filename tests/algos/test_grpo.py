@@ -78,7 +78,7 @@ def test_on_policy_the_loss_is_near_zero_and_its_gradient_is_not() -> None:
 def test_every_token_is_paid_its_trajectorys_advantage() -> None:
     data = batch([[0, 1], [0, -1]], [[0.0, 0.0]] * 2)
     data = Batch(**{**vars(data), "reward_S": torch.tensor([1.0, 0.0]), "group_S": torch.tensor([3, 3])})
-    adv_BT, carry = advantages(data, None, scale="none")
+    adv_BT, carry = advantages(data, None, config=GRPOConfig(scale_rewards="none"))
     assert adv_BT.tolist() == [[0.5, 0.5], [-0.5, -0.5]]
     assert carry is None
 

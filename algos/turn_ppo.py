@@ -1,0 +1,84 @@
+"""Turn-ratio PPO: one clipped ratio for each turn instead of one for each token; ReMA's multi-turn objective.
+
+    geometric    r_k = exp( mean over t in turn k of (logp_t - old_logp_t) )      ReMA's released code; the default
+    arithmetic   r_k = mean over t in turn k of exp(logp_t - old_logp_t)          the paper's Eq. 13
+    L = - sum_k w_k min( r_k A_k, clip(r_k, 1 - epsilon, 1 + epsilon_high) A_k )
+
+With the default share `turn_in_trajectory` w_k = 1 / (S T_s): trajectories count equally, and turns within them.
+A_k is the trajectory's group advantage (the paper's). The sum of a turn's log-ratios is neither reading.
+
+Source: ReMA, arXiv:2503.09501, Eq. 12 and 13, and its released code (`clip_mode=turn agg_mode=trajectory`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+from torch import Tensor
+from tyro.conf import OmitArgPrefixes as Flat
+
+from algos.algorithm import Algorithm, Metrics, Out
+from algos.config import TrainConfig, parse
+from algos.credit import CreditConfig, credit
+from algos.surrogate import Share, SurrogateConfig, reward_less_kl, surrogate_loss
+
+if TYPE_CHECKING:
+    from algos.batch import Batch
+
+
+@dataclass(frozen=True, kw_only=True)
+class TurnPPOConfig(SurrogateConfig, CreditConfig):
+    """Turn-ratio PPO's own settings."""
+
+    ratio: Literal["turn_geometric", "turn_arithmetic"] = "turn_geometric"
+    """The turn's ratio: exp of the mean log-ratio, or the mean of the tokens' ratios."""
+    share: Share = "turn_in_trajectory"
+    """What the loss weighs equally."""
+
+
+@dataclass(frozen=True)
+class Config(TrainConfig):
+    """Train a meta-thinker and a reasoner with turn-ratio PPO."""
+
+    turn_ppo: Flat[TurnPPOConfig] = field(default_factory=TurnPPOConfig)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.turn_ppo.check_group(self.sampling.num_generations)
+
+
+def advantages(batch: Batch, carry: Any, *, config: TurnPPOConfig) -> tuple[Tensor, Any]:
+    """Every turn is paid its trajectory's advantage (or what `--credit` names instead)."""
+    return credit(batch, reward_less_kl(batch, config), carry, config)
+
+
+def loss(out: Out, batch: Batch, *, config: TurnPPOConfig) -> tuple[Tensor, Metrics]:
+    """The sum over turns in the module's docstring; scalars are weighted by the same shares."""
+    return surrogate_loss(out, batch, config.ratio, config)
+
+
+def algorithm(config: Config) -> Algorithm:
+    """Turn-ratio PPO as the trainer takes it."""
+    return Algorithm(
+        advantages=partial(advantages, config=config.turn_ppo),
+        loss=partial(loss, config=config.turn_ppo),
+        share=config.turn_ppo.share,
+        share_length=config.limits.max_completion_length,
+        needs=config.turn_ppo.needs,
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """The command line: `python -m algos.turn_ppo --env math_v0`."""
+    config = parse(Config, sys.argv[1:] if argv is None else argv, prog="python -m algos.turn_ppo")
+    from algos.launch import launch
+
+    launch(config, algorithm(config), command="turn_ppo")
+
+
+if __name__ == "__main__":
+    main()
