@@ -1,8 +1,9 @@
-"""Counts the dialogues at work outside any sampler, so that a batch is made up by events and never by the clock.
+"""Counts the environment steps under way, so that a batch is made up by events and never by the clock.
 
-A dialogue is at work while its environment steps or its seat prepares a prompt: what it does then can lead to another
-call. It is not at work while it waits for a sampler. When the count is zero, no further call can arrive before one of
-the waiting calls is answered, so whatever waits then is the same set in every run.
+A dialogue is at work while its environment steps, since that can lead to another call at any moment; it is not while
+its seat thinks. When no dialogue is at work, no further call can arrive before one of the waiting calls is answered,
+so whatever waits then is the same set in every run. (A seat that awaits anything but its sampler before it calls is on
+its own: nobody waits for it.)
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from contextlib import contextmanager
 class Gate:
     """The count of one play; made by `play`, passed through seats to samplers.
 
-    A dialogue enters when it starts and leaves when it ends. A sampler takes it out with `waiting()`, or with `leave`
-    when it queues a call and `enter` in the same breath in which it answers it.
+    A dialogue enters when it starts, is out while a seat speaks (`waiting`), and leaves when it ends. A sampler that
+    answers a call enters for it in the same breath and leaves when the call has returned, so that no moment passes in
+    which a dialogue with news is not counted. A sampler that batches by itself need not care.
     """
 
     def __init__(self) -> None:
@@ -28,7 +30,7 @@ class Gate:
 
     @property
     def at_work(self) -> int:
-        """Dialogues that may still make a call without any waiting call being answered."""
+        """Dialogues that may make a call before any waiting call is answered."""
         return self._at_work
 
     def enter(self) -> None:
@@ -55,7 +57,7 @@ class Gate:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Out of the count while something that is no business of this play's batches is awaited."""
+        """Out of the count while a seat thinks, or while something is awaited that leads to no call."""
         self.leave()
         try:
             yield

@@ -89,12 +89,11 @@ class HFSampler:
         self._waiting.append(call)
         if self._engine is None or self._engine.done():
             self._engine = asyncio.create_task(self._run())
-        gate.leave()
         try:
             return await future
         finally:
-            if future.cancelled():
-                gate.enter()
+            if not future.cancelled():
+                gate.leave()  # entered by whoever answered
 
     def update_weights(self, named_tensors: Iterable[tuple[str, Tensor]], version: int) -> None:
         """Copy weights in place; later completions carry `version`.
@@ -160,19 +159,21 @@ class HFSampler:
     @torch.inference_mode()
     def _admit(self) -> None:
         """Let waiting calls in, as far as there is room, and make up the batch anew where that is worth it."""
-        self._waiting = sorted(
-            (call for call in self._waiting if not call.future.done()), key=lambda call: call.dialogue
-        )
+        waiting = sorted((call for call in self._waiting if not call.future.done()), key=lambda call: call.dialogue)
+        self._waiting = waiting
         old, staying = self._batch, self._staying()
-        room = self._max_rows - len(staying)
-        admitted, self._waiting = self._waiting[:room], self._waiting[room:]
-        if old is not None and (admitted or 2 * len(staying) < len(old)):
+        admitted = waiting[: self._max_rows - len(staying)]
+        if not admitted and (old is None or 2 * len(staying) >= len(old)):
+            return
+        if old is not None:
             self._shelve(old, staying)
+        new = prefill(self._decoder, [self._with_kept(call) for call in admitted]) if admitted else None
+        if new is None and not staying:
             self._batch = None
-        if self._batch is None and (admitted or staying):
-            new = prefill(self._decoder, [self._with_kept(call) for call in admitted]) if admitted else None
-            self._batch = Rows(self._decoder, None if old is None else (old, staying), new, self._tokenizer)
-            self._answer(self._batch)
+            return
+        self._batch = Rows(self._decoder, None if old is None else (old, staying), new, self._tokenizer)
+        self._waiting = waiting[len(admitted) :]
+        self._answer(self._batch)
 
     def _staying(self) -> list[int]:
         """Rows that go on; those that nobody waits for any more are stopped here."""
@@ -199,7 +200,7 @@ class HFSampler:
         self._answer(batch)
 
     def _answer(self, batch: Rows) -> None:
-        """Hand out what is done; each dialogue is at work again before anything else can happen."""
+        """Hand out what is done; each dialogue counts as at work before anything else can happen."""
         for call, ids, logps, finish in batch.answers():
             if not call.future.done():
                 call.gate.enter()

@@ -188,7 +188,9 @@ class _Dialogue:
             return Message("", Finish.ABORTED)
         if agent not in self._seats:
             raise ValueError(f"nobody sits for {agent}; there are seats for {', '.join(self._seats) or 'no one'}")
-        return await self._seats[agent].say(self._env.observe(agent), gate=self._table.gate)
+        observation = self._env.observe(agent)
+        with self._table.gate.waiting():
+            return await self._seats[agent].say(observation, gate=self._table.gate)
 
     async def _step(self, agent: str, message: Message | str) -> None:
         """Step the environment: at once where it only takes note, in a thread where it may wait for a grader."""

@@ -1,4 +1,4 @@
-"""Chat formats of public model families, written from their public specification, with tokenizers small enough for a test."""
+"""Chat formats of public model families, written from their public specification, with tokenizers fit for a test."""
 
 from __future__ import annotations
 

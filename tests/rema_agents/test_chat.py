@@ -31,12 +31,12 @@ def call(prompt: tuple[int, ...], ids: tuple[int, ...], turn: int = 0, finish: F
 def dialogue(
     codec: ChatCodec, said: list[str], heard: list[str], *, stop: bool = True
 ) -> tuple[list[Call], list[dict]]:
-    """Play one agent's part: `heard[0]` opens, then it says `said[k]` and hears `heard[k + 1]`; calls and the last chat."""
+    """Play one agent's part: `heard[0]` opens, it says `said[k]` and hears `heard[k + 1]`; its calls and last chat."""
     chat: list[dict[str, str]] = [SYSTEM, {"role": "user", "content": heard[0]}]
     calls: list[Call] = []
     for k, (text, reply) in enumerate(zip(said, heard[1:], strict=True)):
         ids = tuple(codec.tokenizer(text, add_special_tokens=False)["input_ids"])
-        ids = ids + (codec.reply_ids("")[-1],) if stop else ids
+        ids = (*ids, *codec.reply_ids("")) if stop else ids
         calls.append(call(codec.prompt_ids(chat, calls), ids, k, Finish.STOP if stop else Finish.LENGTH))
         chat += [{"role": "assistant", "content": codec.decode(ids)}, {"role": "user", "content": reply}]
     return calls, chat
@@ -136,10 +136,9 @@ def test_qwen3_drops_earlier_thinking_so_its_prompt_is_rendered_anew_and_that_is
     ids = codec.reply_ids("<think>\nadd\n</think>\n\n4")
     first = call(codec.prompt_ids(chat), ids)
     chat += [{"role": "assistant", "content": "4"}, {"role": "user", "content": "3+3?"}]
-    with pytest.warns(UserWarning, match="rewrites earlier messages") as said:
+    with pytest.warns(UserWarning, match="rewrites earlier messages"):
         second = codec.prompt_ids(chat, [first])
-        codec.prompt_ids(chat, [first])
-    assert len(said) == 1
+    assert codec.prompt_ids(chat, [first]) == second, "and the second time without a warning, which would be an error"
     assert second == rendered(codec, FAMILIES["qwen3"], chat)
     assert second[: len(first.prompt_ids) + len(ids)] != first.prompt_ids + ids
 
@@ -158,7 +157,7 @@ def test_a_template_that_rewrites_history_gives_what_it_renders(name: str) -> No
     codec = codec_of(name)
     with pytest.warns(UserWarning, match="rewrites earlier messages"):
         calls, chat = dialogue(codec, ["3+8", "11"], ["Compute", "go on", "and now"])
-        assert codec.prompt_ids(chat, calls) == rendered(codec, FAMILIES[name], chat)
+    assert codec.prompt_ids(chat, calls) == rendered(codec, FAMILIES[name], chat)
 
 
 def test_a_view_that_changes_earlier_messages_is_rendered_anew() -> None:

@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from pettingzoo import AECEnv
@@ -43,7 +43,7 @@ def grade(problem: Problem, text: str) -> Grade:
 class Watched(DialogueEnv):
     """An environment that notes what becomes of it."""
 
-    open: list[Watched] = []
+    open: ClassVar[list[Watched]] = []
 
     def __init__(self, grade: Any = grade) -> None:
         super().__init__(multi_turn(), Listed(), grade, max_rounds=4)
@@ -56,8 +56,8 @@ class Watched(DialogueEnv):
 class Countdown(AECEnv):
     """An environment of another kind: two speakers in turn, four turns, a point for each word said."""
 
-    metadata = {"name": "countdown_v0"}
-    possible_agents = ["left_0", "right_0"]
+    metadata: ClassVar = {"name": "countdown_v0"}
+    possible_agents: ClassVar = ["left_0", "right_0"]
     render_mode = None
 
     def observation_space(self, agent: str) -> Any:
@@ -332,9 +332,8 @@ def test_the_gate_is_clear_when_every_dialogue_waits_and_when_all_are_over() -> 
 
     class Waits:
         async def say(self, observation: Any, *, gate: Gate) -> str:
-            with gate.waiting():
-                await gate.clear()
-                seen.append(gate.at_work)
+            await gate.clear()
+            seen.append(gate.at_work)
             return "Done. [FINISH]"
 
     play(Watched, lambda n: {"meta_0": Waits(), "reasoner_0": Waits()}, PROBLEMS)
