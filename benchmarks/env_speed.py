@@ -104,12 +104,14 @@ def make_env() -> AECEnv[str, Any, str]:
 
 
 def make_toy() -> AECEnv[str, Any, str]:
-    """The toy, each agent seeing what it first sees in `math_v0`."""
+    """The toy, each agent always seeing what it sees in the middle of a dialogue of `math_v0`."""
     env = make_env()
     env.reset(seed=0)
-    opening = env.observe("meta_0")
-    env.step(scripted(opening))
-    return OrderEnforcingWrapper(Toy({"meta_0": opening, "reasoner_0": env.observe("reasoner_0")}))
+    for _ in range(ROUNDS):
+        env.step(scripted(env.last()[0]))
+    middle = env.observe("meta_0")
+    env.step(scripted(middle))
+    return OrderEnforcingWrapper(Toy({"meta_0": middle, "reasoner_0": env.observe("reasoner_0")}))
 
 
 def play(env: AECEnv[str, Any, str], speak: Speak, episodes: int) -> float:
