@@ -65,15 +65,16 @@ def ending_of(process: Process, transcript: Transcript, limits: Limits) -> Endin
     if not transcript.turns:
         return None
     finish = transcript.turns[-1].message.finish
+    if finish is Finish.STOP:
+        return process.ending(transcript) or _round_limit(process, transcript, limits.max_rounds)
     if finish is Finish.ABORTED:
         return Ending.ABORTED
     if finish is Finish.CONTEXT_FULL:
         return Ending.CONTEXT_FULL
-    cut = finish is Finish.LENGTH
-    if cut and limits.on_cut == "end":
+    if limits.on_cut == "end":
         return Ending.MESSAGE_LIMIT
     ending = process.ending(transcript) or _round_limit(process, transcript, limits.max_rounds)
-    return Ending.MESSAGE_LIMIT if cut and ending in (Ending.FINISHED, Ending.ROUND_LIMIT) else ending
+    return Ending.MESSAGE_LIMIT if ending in (Ending.FINISHED, Ending.ROUND_LIMIT) else ending
 
 
 def _round_limit(process: Process, transcript: Transcript, max_rounds: int) -> Ending | None:
@@ -99,12 +100,12 @@ def as_message(agent: str, action: object) -> Message:
     """
     if not isinstance(action, str):
         raise TypeError(f"{agent} must say a str or a Message, got {type(action).__name__}: {action!r:.80}")
-    finish = action.finish if isinstance(action, Message) else Finish.STOP
-    thought = action.reasoning if isinstance(action, Message) else ""
-    text = valid_unicode(str(action))
+    text, finish, thought = valid_unicode(str(action)), Finish.STOP, ""
+    if isinstance(action, Message):
+        finish, thought = action.finish, valid_unicode(action.reasoning)
     if len(text) > MAX_CHARACTERS:
         text, finish = text[:MAX_CHARACTERS], Finish.LENGTH
-    return Message(text, finish, valid_unicode(thought))
+    return Message(text, finish, thought)
 
 
 class DialogueEnv(AECEnv[str, dict[str, Any], str]):
@@ -174,6 +175,7 @@ class DialogueEnv(AECEnv[str, dict[str, Any], str]):
         self.possible_agents = list(process.agents)
         self.state_space = Chat()
         self._role = dict(zip(process.agents, process.roles, strict=True))
+        self._agent = dict(zip(process.roles, process.agents, strict=True))
         self._action_spaces = {agent: FreeText() for agent in self.possible_agents}
         last_turn = self.limits.max_rounds * process.turns_per_round
         self._observation_spaces = {
@@ -290,10 +292,10 @@ class DialogueEnv(AECEnv[str, dict[str, Any], str]):
         self._deads_step_first()
 
     def _next_agent(self, transcript: Transcript) -> str:
-        agent = agent_of(self.process.next_speaker(transcript))
-        if agent not in self._role:
-            raise ValueError(f"process {self.process.name!r} calls on {agent}, which is none of {self.possible_agents}")
-        return agent
+        role = self.process.next_speaker(transcript)
+        if role not in self._agent:
+            raise ValueError(f"process {self.process.name!r} calls on {role!r}; its roles are {self.process.roles}")
+        return self._agent[role]
 
     def _graded(self, transcript: Transcript) -> Grade | None:
         final = final_message(self.process, transcript)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from rema_env.roles import FINISH_FLAG
-from rema_env.transcript import Ending, Message, Problem, Transcript, Turn
+from rema_env.transcript import Ending, Finish, Message, Problem, Transcript, Turn
 
 META = "meta"
 REASONER = "reasoner"
@@ -22,6 +22,7 @@ def agent_of(role: str) -> str:
     return f"{role}_0"
 
 
+_NOTHING_SAID = (Finish.CONTEXT_FULL, Finish.ABORTED)
 _META_0, _REASONER_0 = agent_of(META), agent_of(REASONER)
 
 ChatMessage = dict[str, str]
@@ -88,14 +89,15 @@ def as_chat(opening: str, turns: Sequence[Turn], role: str) -> list[ChatMessage]
         turns: what was said after it.
         role: whose chat it is.
     """
-    chat = [{"role": "user", "content": opening}]
+    chat, last = [{"role": "user", "content": opening}], "user"
     own = agent_of(role)
     for turn in turns:
         speaker = "assistant" if turn.agent == own else "user"
-        if chat[-1]["role"] == speaker:
+        if speaker == last:
             chat[-1]["content"] += f"\n\n{turn.message}"
         else:
             chat.append({"role": speaker, "content": str(turn.message)})
+            last = speaker
     return chat
 
 
@@ -136,8 +138,11 @@ def answered(transcript: Transcript) -> Ending | None:
 
 def final_message(process: Process, transcript: Transcript) -> Message | None:
     """The message that is graded: the answerer's last one that was really said; None where it never spoke."""
-    said = [m for m in transcript.by(process.answerer) if m.finish not in ("context_full", "aborted")]
-    return said[-1] if said else None
+    agent = agent_of(process.answerer)
+    for turn in reversed(transcript.turns):
+        if turn.agent == agent and turn.message.finish not in _NOTHING_SAID:
+            return turn.message
+    return None
 
 
 def multi_turn(shown: Shown = question_only) -> Process:
