@@ -1,4 +1,4 @@
-"""Episodes -> rows -> padded tensors, and how a batch is cut: minibatches, then micro-batches by token budget.
+"""Episodes -> rows -> padded tensors, and how a batch is cut: minibatches, ranks, then micro-batches by token budget.
 
 A trajectory is one agent's calls in one episode. Its calls join into one row of tokens as long as each prompt starts
 with the row so far; where a chat template rewrites history a trajectory becomes several rows. Rewards, groups and
@@ -212,14 +212,37 @@ def micro_batches(batch: Batch, tokens: int) -> Iterator[Tensor]:
 
     A single trajectory beyond the budget gets a micro-batch of its own: it has to be computed somewhere.
     """
+    return _cut(_trajectories(batch), tokens)
+
+
+def deal(batch: Batch, tokens: int, ranks: int) -> list[list[Tensor]]:
+    """Every rank's micro-batches as row indices; all ranks have the same number of them, some perhaps empty.
+
+    Trajectories are dealt out by length, so that the ranks' micro-batches are of like size one by one.
+    """
+    ordered = _trajectories(batch)
+    parts = [list(_cut(ordered[rank::ranks], tokens)) for rank in range(ranks)]
+    most = max(len(part) for part in parts)
+    nothing = torch.zeros(0, dtype=torch.int64)
+    return [part + [nothing] * (most - len(part)) for part in parts]
+
+
+Rows = tuple[int, list[int]]
+"""One trajectory: its longest row's length [tokens], and its row indices."""
+
+
+def _trajectories(batch: Batch) -> list[Rows]:
+    """All trajectories, the shortest first."""
     rows_of: dict[int, list[int]] = {}
     for b, s in enumerate(batch.trajectory_B.tolist()):
         rows_of.setdefault(s, []).append(b)
     length = batch.length_B.tolist()
-    ordered = sorted(rows_of.values(), key=lambda rows: max(length[b] for b in rows))
+    return sorted(((max(length[b] for b in rows), rows) for rows in rows_of.values()), key=lambda item: item[0])
+
+
+def _cut(ordered: Sequence[Rows], tokens: int) -> Iterator[Tensor]:
     current: list[int] = []
-    for rows in ordered:
-        longest = max(length[b] for b in rows)
+    for longest, rows in ordered:
         if current and (len(current) + len(rows)) * longest > tokens:
             yield torch.tensor(current)
             current = []

@@ -1,4 +1,10 @@
-"""Checkpoints: everything a resumed run needs, written whole or not at all."""
+"""Checkpoints: everything a resumed run needs, written whole or not at all.
+
+checkpoint-40/policy/ (or one folder a role)      weights, a Hugging Face folder
+checkpoint-40/trainer/progress.json               step, draw of problems, schedule, carry, versions, ranks
+checkpoint-40/trainer/policy/                     optimizer, schedule and master weights, as DeepSpeed has them
+checkpoint-40/trainer/random/rank-000.json        the global random generators, one file a rank
+"""
 
 from __future__ import annotations
 
@@ -6,19 +12,27 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from algos import ranks
+from algos.config import TrainConfig
+from algos.deepspeed_config import zero_stage
 from algos.models import local_folder
 from algos.publish import publish
+from algos.seeds import generator_states, restore_generators
 from algos.state import Run
 
 
 def save_weights(run: Run, folder: Path) -> None:
     """Every policy as a Hugging Face folder with its tokenizer; one that does not learn as it came."""
     for policy in run.team.policies:
+        if policy.learner is not None:
+            policy.learner.save(folder / policy.name)
+        if not ranks.is_first():
+            continue
         if policy.learner is None:
             shutil.copytree(local_folder(policy.folder), folder / policy.name)
         else:
-            policy.learner.save(folder / policy.name)
             policy.codec.tokenizer.save_pretrained(folder / policy.name)
 
 
@@ -27,24 +41,71 @@ def save_checkpoint(run: Run) -> Path:
 
     def fill(folder: Path) -> None:
         save_weights(run, folder)
+        trainer = folder / "trainer"
         for policy in run.team.learning():
             assert policy.learner is not None
-            policy.learner.save_state(folder / "trainer" / policy.name)
-        versions = {policy.name: policy.version for policy in run.team.policies}
-        state = {**vars(run.progress), "versions": versions}
-        (folder / "trainer" / "progress.json").write_text(json.dumps(state))
+            policy.learner.save_state(trainer / policy.name)
+        random = trainer / "random"
+        random.mkdir(parents=True, exist_ok=True)
+        (random / f"rank-{ranks.number():03d}.json").write_text(json.dumps(generator_states()))
+        if ranks.is_first():
+            (trainer / "progress.json").write_text(json.dumps(_progress(run)))
 
     return run.folder.write_checkpoint(run.progress.step, fill, keep=run.config.run.save_total_limit)
 
 
+def _progress(run: Run) -> dict[str, Any]:
+    return {
+        **vars(run.progress),
+        "versions": {policy.name: policy.version for policy in run.team.policies},
+        "ranks": ranks.count(),
+        "zero_stage": zero_stage(run.config.learner),
+        "learning": [policy.name for policy in run.team.learning()],
+    }
+
+
+def read_progress(path: Path, config: TrainConfig) -> dict[str, Any]:
+    """What a checkpoint says about its run.
+
+    Without ZeRO every rank has everything, so any number of ranks can go on; with it each holds a part.
+
+    Raises:
+        ValueError: it is no checkpoint of a run, or this run cannot go on from it.
+    """
+    file = path / "trainer" / "progress.json"
+    if not file.is_file():
+        raise ValueError(f"--resume-from-checkpoint: {path} is no checkpoint of a run")
+    state: dict[str, Any] = json.loads(file.read_text())
+    stage, saved = zero_stage(config.learner), (state["zero_stage"], state["ranks"])
+    if saved[0] != stage or (stage and saved[1] != ranks.count()):
+        raise ValueError(
+            f"{path} was written by {saved[1]} ranks with ZeRO stage {saved[0]} and cannot be taken up by "
+            f"{ranks.count()} with stage {stage}: use the same, or start afresh from its weights alone with "
+            f"--model-name-or-path {path}"
+        )
+    return state
+
+
 def load_checkpoint(run: Run, path: Path) -> None:
-    """Go on from a checkpoint: weights, optimizer, schedule, step, and the metrics up to it."""
-    state = json.loads((path / "trainer" / "progress.json").read_text())
-    versions = state.pop("versions")
-    run.progress = replace(run.progress, **state)
+    """Go on from a checkpoint: weights, optimizer, schedule, step, random states, and the metrics up to it.
+
+    Raises ValueError where it holds other policies than those that learn now.
+    """
+    state = read_progress(path, run.config)
+    learning = [policy.name for policy in run.team.learning()]
+    if state["learning"] != learning:
+        raise ValueError(
+            f"{path} holds the training of {state['learning']}, not of {learning}: keep --team and --train"
+        )
+    versions = state["versions"]
+    kept = {name: value for name, value in state.items() if name in vars(run.progress)}
+    run.progress = replace(run.progress, **kept)
     for policy in run.team.learning():
         assert policy.learner is not None
         policy.learner.load_state(path / "trainer" / policy.name)
         policy.version = versions[policy.name] - 1
         publish(policy)
+    random = path / "trainer" / "random" / f"rank-{ranks.number():03d}.json"
+    if random.is_file():
+        restore_generators(json.loads(random.read_text()))
     run.folder.forget_after(run.progress.step)

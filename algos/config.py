@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -144,8 +145,10 @@ class SamplingConfig:
 class LearnerConfig:
     """How weights change."""
 
+    optimizer: Literal["adamw", "sgd"] = "adamw"
+    """AdamW, or plain stochastic gradient descent, which keeps no state."""
     learning_rate: float = 1e-6
-    """AdamW's learning rate."""
+    """The optimizer's learning rate."""
     lr_scheduler_type: Literal["constant", "linear", "cosine"] = "constant"
     """After the warm-up: constant, or down to 0 at the last update."""
     warmup_steps: int = 0
@@ -172,6 +175,8 @@ class LearnerConfig:
     """DeepSpeed ZeRO stage."""
     deepspeed: str | None = None
     """A DeepSpeed configuration (JSON file) that is laid over the one made from these flags."""
+    offload_while_sampling: bool = True
+    """On GPUs, with ZeRO 1 to 3: optimizer states and master weights wait in host memory while dialogues are played."""
 
     def __post_init__(self) -> None:
         for name in ("num_minibatches", "num_iterations", "micro_batch_tokens"):
@@ -326,18 +331,22 @@ def parse(
         defaults: what holds before the command line's own flags; default: class defaults, preset, file.
     """
     with exit_on_mistakes(prog):
-        args = [_known_flag(arg) for arg in argv]
+        args = [_known_flag(arg) for arg in argv if not arg.startswith("--local_rank=")]  # DeepSpeed's launcher adds it
         default = defaults(args) if defaults else _defaults(config_class, args)
     return tyro.cli(config_class, args=args, default=default, prog=prog)
 
 
 @contextmanager
 def exit_on_mistakes(prog: str) -> Iterator[None]:
-    """Within: a ValueError is the user's to mend, so its message is printed and the process exits with code 2."""
+    """Within: a ValueError is the user's to mend, so its message is printed and the process exits with code 2.
+
+    Of the ranks on one machine the first one prints.
+    """
     try:
         yield
     except ValueError as error:
-        print(f"{prog}: {error}", file=sys.stderr)
+        if os.environ.get("LOCAL_RANK", "0") == "0":
+            print(f"{prog}: {error}", file=sys.stderr)
         raise SystemExit(2) from None
 
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pettingzoo import AECEnv
 from tyro.conf import OmitArgPrefixes as Flat
@@ -28,17 +28,14 @@ from algos.config import (
     with_settings,
 )
 from algos.metrics import accuracy, finished
+from algos.rollout import play_on_all_ranks
 from algos.run_folder import RunFolder
 from algos.seeds import seed_of
 from algos.team import Team, make_team
 from algos.world import World, eval_sets, make_world, with_env
 from rema_agents.gate import Gate
-from rema_agents.play import play
 from rema_agents.types import Episode, SamplingParams, Seat
 from rema_env.transcript import Message, Problem
-
-if TYPE_CHECKING:
-    pass
 
 EVALUATION = 2**31
 """Takes the place of the step in seeds, so that evaluation and training never draw the same numbers."""
@@ -87,11 +84,11 @@ class Evaluation:
 
     def play(self, seats: SeatsFor, problems: Sequence[Problem], samples: int = 1) -> list[Episode]:
         """`samples` episodes of each problem, one group a problem."""
-        return play(
+        return play_on_all_ranks(
             self.make_env,
             seats,
-            [problem for problem in problems for _ in range(samples)],
-            groups=[p for p in range(len(problems)) for _ in range(samples)],
+            problems,
+            samples=samples,
             concurrency=self.config.limits.max_concurrency,
             time_limit=self.config.limits.dialogue_timeout,
         )

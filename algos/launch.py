@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import os
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
+from algos import ranks
 from algos.algorithm import Algorithm
-from algos.checkpoint import load_checkpoint
+from algos.checkpoint import load_checkpoint, read_progress
 from algos.config import TrainConfig, exit_on_mistakes, flatten
 from algos.console import Console, hush_libraries
+from algos.deepspeed_config import read_deepspeed_file
 from algos.evaluate import Evaluation
+from algos.memory import OutOfMemory
 from algos.report_to import Reporters
-from algos.run_folder import RunFolder
+from algos.run_folder import DiskFull, RunFolder
+from algos.seeds import seed_generators
 from algos.state import Run
 from algos.team import Policy, batch_layout, make_team, total_updates
 from algos.world import eval_sets, make_world
@@ -22,24 +26,44 @@ from algos.world import eval_sets, make_world
 def launch(config: TrainConfig, algorithm: Algorithm, *, command: str) -> dict[str, Any]:
     """Run one training command; returns its summary.
 
-    What is wrong with the configuration is said in one message before any model is loaded, with exit code 2.
+    What is wrong with the configuration is said in one message before any model is loaded, with exit code 2. A run
+    that cannot go on says why and from where to resume, with exit code 1.
     """
-    from algos.trainer import train
+    from algos.trainer import Diverged, train
 
-    console = Console()
+    console, prog = Console(quiet=not ranks.is_first()), f"python -m algos.{command}"
     if config.common.preset:
         console.say(f"preset: {config.common.preset}")
-    with exit_on_mistakes(f"python -m algos.{command}"):
-        run, resumed = prepare(config, algorithm, console, command)
-    try:
-        if resumed is not None:
-            load_checkpoint(run, resumed)
-            console.say(f"resumed from {resumed}, after step {run.progress.step}")
-        with console:
-            summary = train(run)
-    finally:
-        run.reporters.close()
-        run.team.close()
+    with ranks.ending_together():
+        with exit_on_mistakes(prog):
+            run = prepare(config, algorithm, console, command)
+        try:
+            with console:
+                summary = train(run)
+        except (DiskFull, Diverged, OutOfMemory) as error:
+            print(f"{prog}: {error}; {how_to_go_on(run)}", file=sys.stderr)
+            raise SystemExit(1) from None
+        except Exception as error:
+            error.add_note(how_to_go_on(run))
+            raise
+        finally:
+            run.reporters.close()
+            run.team.close()
+    say_result(console, summary)
+    console.say(f"run folder: {run.folder.path}")
+    return summary
+
+
+def how_to_go_on(run: Run) -> str:
+    """Where a run that ended before its time can be taken up."""
+    last = run.folder.latest()
+    if last is None:
+        return f"no checkpoint was written yet, after {run.progress.step} steps"
+    return f"{last} is whole: go on from it with --resume-from-checkpoint latest --output-dir {run.folder.path}"
+
+
+def say_result(console: Console, summary: dict[str, Any]) -> None:
+    """Accuracy before and after, where it was measured."""
     before, after = (summary[name] for name in ("accuracy_before", "accuracy_after"))
     if before is not None and after is not None:
         greedy = summary["accuracy_greedy_before"], summary["accuracy_greedy_after"]
@@ -47,24 +71,67 @@ def launch(config: TrainConfig, algorithm: Algorithm, *, command: str) -> dict[s
             f"held-out accuracy {before:.3f} before, {after:.3f} after {summary['steps']} steps and "
             f"{summary['train_seconds']:.0f} s of training (greedy {greedy[0]:.3f}, {greedy[1]:.3f})"
         )
-    console.say(f"run folder: {run.folder.path}")
-    return summary
 
 
-def prepare(config: TrainConfig, algorithm: Algorithm, console: Console, command: str) -> tuple[Run, Path | None]:
-    """All parts of a run, models last; and the checkpoint to resume from, if any."""
+def check(config: TrainConfig) -> None:
+    """Refuse what contradicts itself, with the numbers. Raises ValueError."""
+    n, problems = ranks.count(), config.sampling.problems_per_step
+    if problems % n:
+        below = problems - problems % n
+        raise ValueError(
+            f"--problems-per-step {problems} does not divide by {n} ranks, and a group of episodes is never divided: "
+            f"choose {f'{below} or ' if below else ''}{below + n}"
+        )
+    read_deepspeed_file(config.learner, bf16=bool(config.model.bf16), ranks=n)
+
+
+def prepare(config: TrainConfig, algorithm: Algorithm, console: Console, command: str) -> Run:
+    """All parts of a run, models last; taken up from a checkpoint where it is told to."""
+    check(config)
     world = make_world(config.env)
     evaluation = Evaluation.of(config)
     sets = eval_sets(config.evaluation, config.env, world)
-    console.say(batch_layout(config, world.agents, ranks=int(os.environ.get("WORLD_SIZE", 1))))
-    stamp = time.strftime("%Y%m%d-%H%M%S")
+    console.say(batch_layout(config, world.agents, ranks=ranks.count()))
+    folder = _folder(config, command)
+    checkpoint, step = _checkpoint(config, folder, console)
+    hush_libraries()
+    seed_generators(config.common.seed, ranks.number())
+    team = _team(config, algorithm, world.agents)
+    settings = flatten(config)
+    folder.write_config(settings)
+    reporters = Reporters(config.run.report_to if ranks.is_first() else (), folder.path, settings, step=step)
+    run = Run(config, algorithm, world, evaluation, team, folder, console, reporters, sets)
+    if checkpoint is not None:
+        load_checkpoint(run, checkpoint)
+        console.say(f"resumed from {checkpoint}, after step {run.progress.step}")
+    elif config.run.resume_from_checkpoint:
+        folder.forget_after(0)
+    return run
+
+
+def _folder(config: TrainConfig, command: str) -> RunFolder:
+    """The run's folder, the same for all ranks."""
+    path = Path(config.common.output_dir or f"runs/{command}-{time.strftime('%Y%m%d-%H%M%S')}")
+    return RunFolder(ranks.gather(path)[0], resume=config.run.resume_from_checkpoint is not None)
+
+
+def _checkpoint(config: TrainConfig, folder: RunFolder, console: Console) -> tuple[Path | None, int]:
+    """The checkpoint to resume from, if any, and the steps done in it."""
     resume = config.run.resume_from_checkpoint
-    folder = RunFolder(Path(config.common.output_dir or f"runs/{command}-{stamp}"), resume=resume is not None)
-    checkpoint = _checkpoint(folder, resume, console)
+    if resume is None:
+        return None, 0
+    path = folder.latest() if resume == "latest" else Path(resume)
+    if path is None:
+        console.say(f"there is no checkpoint in {folder.path} yet: starting from the beginning")
+        return None, 0
+    return path, int(read_progress(path, config)["step"])
+
+
+def _team(config: TrainConfig, algorithm: Algorithm, agents: tuple[str, ...]) -> Any:
+    """Every policy with its sampler, those that learn with a learner and, where it is needed, a reference."""
     from algos.learner import Learner
     from algos.scoring import Precision, Reference
 
-    hush_libraries()
     precision = Precision.here(config.model.bf16)
     tokens, temperature = config.learner.micro_batch_tokens, config.sampling.temperature
 
@@ -80,19 +147,4 @@ def prepare(config: TrainConfig, algorithm: Algorithm, console: Console, command
         if "ref_logp" in algorithm.needs:
             policy.reference = Reference(policy.folder, precision, temperature=temperature, micro_batch_tokens=tokens)
 
-    team = make_team(config.model, world.agents, precision, add_learner=add_learner)
-    settings = flatten(config)
-    folder.write_config(settings)
-    reporters = Reporters(config.run.report_to, folder.path, settings)
-    return Run(config, algorithm, world, evaluation, team, folder, console, reporters, sets), checkpoint
-
-
-def _checkpoint(folder: RunFolder, resume: str | None, console: Console) -> Path | None:
-    if resume is None:
-        return None
-    path = folder.latest() if resume == "latest" else Path(resume)
-    if path is None:
-        console.say(f"there is no checkpoint in {folder.path} yet: starting from the beginning")
-    elif not (path / "trainer").is_dir():
-        raise ValueError(f"--resume-from-checkpoint {resume}: {path} is no checkpoint of a run")
-    return path
+    return make_team(config.model, agents, precision, add_learner=add_learner)

@@ -1,52 +1,57 @@
 """The policy that learns: a transformers model inside a DeepSpeed engine. The only file that knows DeepSpeed.
 
 The loss already holds every factor (`batch.share_BT`), so gradients are summed: over micro-batches by accumulation and
-over ranks by undoing DeepSpeed's average.
+over ranks by undoing DeepSpeed's average. Every rank holds the whole batch and computes its own micro-batches of it.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from algos import ranks
 from algos.algorithm import Metrics, Out
-from algos.batch import Batch, micro_batches
+from algos.batch import Batch, deal
 from algos.config import LearnerConfig
-from algos.scoring import Precision, load_model, score, score_all
+from algos.deepspeed_config import deepspeed_config, zero_stage
+from algos.scoring import Precision, Scorer, load_model, score, score_all
 
 Loss = Callable[[Out, Batch], tuple[Tensor, Metrics]]
 
 
-def start_distributed() -> Any:
-    """DeepSpeed with its process group up: the launcher's ranks, or this process alone."""
+class NotFinite(ArithmeticError):
+    """A loss or gradient that is no finite number: the update was left out, weights and optimizer are as before.
+
+    Attributes:
+        trajectories: those among which the cause is, as far as the forward pass tells; by default the minibatch's.
+    """
+
+    def __init__(self, trajectories: Sequence[int]) -> None:
+        super().__init__(f"a loss or gradient is not finite, among trajectories {', '.join(map(str, trajectories))}")
+        self.trajectories = tuple(trajectories)
+
+
+def start_deepspeed() -> Any:
+    """DeepSpeed on top of the process group."""
     if not torch.cuda.is_available():
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
     os.environ.setdefault("DEEPSPEED_LOG_LEVEL", "warning")
     import deepspeed
 
-    if not torch.distributed.is_initialized():
-        # Its CPU collectives are compiled at first use, for minutes; gloo's need no compiler.
-        deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
-        backend = "nccl" if torch.cuda.is_available() else "gloo"
-        if "RANK" not in os.environ:  # no launcher: a group of one, which needs no port
-            os.environ.setdefault("LOCAL_RANK", "0")
-            os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo" if os.path.exists("/sys/class/net/lo") else "lo0")
-            torch.distributed.init_process_group(backend, store=_group_of_one(), rank=0, world_size=1)
-        deepspeed.init_distributed(dist_backend=backend, verbose=False, auto_mpi_discovery=False)
+    ranks.start()
+    # Its CPU collectives are compiled at first use, for minutes; gloo's need no compiler.
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    backend = "nccl" if torch.cuda.is_available() else "gloo"
+    deepspeed.init_distributed(dist_backend=backend, verbose=False, auto_mpi_discovery=False)
     return deepspeed
-
-
-def _group_of_one() -> Any:
-    """A rendezvous that never leaves this process."""
-    return torch.distributed.HashStore()  # type: ignore[attr-defined]
 
 
 class Learner:
@@ -71,46 +76,46 @@ class Learner:
         total_updates: int = 1,
         needs: Sequence[str] = (),
     ) -> None:
-        deepspeed = start_distributed()
+        self._deepspeed = start_deepspeed()
         self.config, self.precision, self.temperature = config, precision, temperature
         self._needs_entropy = "entropy" in needs
-        self.model = load_model(folder, precision, gradient_checkpointing=config.gradient_checkpointing)
-        self.model.train(config.gradient_checkpointing)  # recomputation is armed by training mode; dropout is off
+        self._stage = zero_stage(config)
+        told = deepspeed_config(config, bf16=precision.dtype == torch.bfloat16, ranks=ranks.count())
+        self.model = self._load(folder, told)
+        self.scorer = Scorer(self.model)
         trained = [p for p in self.model.parameters() if p.requires_grad]
-        optimizer = self._optimizer(deepspeed, trained)
+        optimizer = self._optimizer(trained)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, learning_rate_factor(config, total_updates))
-        self._clips_itself = config.zero_stage == 0 and precision.dtype == torch.float32
+        self._clips_itself = self._stage == 0 and precision.dtype == torch.float32
         self._grad_norm = float("nan")
         if self._clips_itself:  # DeepSpeed forgets the norm where it wraps no optimizer
+            told["gradient_clipping"] = 0.0
             optimizer.register_step_pre_hook(lambda *_: self._clip(trained))
-        self.engine, *_ = deepspeed.initialize(
-            model=self.model, optimizer=optimizer, lr_scheduler=schedule, config=self._deepspeed_config()
+        self.engine, *_ = self._deepspeed.initialize(
+            model=self.scorer, optimizer=optimizer, lr_scheduler=schedule, config=told
         )
+        self.scorer.probe()
 
-    def _optimizer(self, deepspeed: Any, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
+    def _load(self, folder: str, told: Mapping[str, Any]) -> nn.Module:
+        """The model; under ZeRO-3 it is parted while it is read, so that no rank ever holds it whole."""
+        recompute = self.config.gradient_checkpointing
+        if self._stage == 3:
+            from transformers.integrations import HfDeepSpeedConfig
+
+            parted = HfDeepSpeedConfig(dict(told))  # in force for as long as it is referred to
+            model = load_model(folder, self.precision, gradient_checkpointing=recompute)
+            del parted
+        else:
+            model = load_model(folder, self.precision, gradient_checkpointing=recompute)
+        return model.train(recompute)  # recomputation is armed by training mode; dropout is off
+
+    def _optimizer(self, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
         c = self.config
+        if c.optimizer == "sgd":
+            return torch.optim.SGD(parameters, lr=c.learning_rate, weight_decay=c.weight_decay)
         on_gpu = self.precision.device.type == "cuda"
-        adam = deepspeed.ops.adam.FusedAdam if on_gpu else torch.optim.AdamW  # both decouple the weight decay
+        adam = self._deepspeed.ops.adam.FusedAdam if on_gpu else torch.optim.AdamW  # both decouple the weight decay
         return adam(parameters, lr=c.learning_rate, betas=(c.adam_beta1, c.adam_beta2), weight_decay=c.weight_decay)
-
-    def _deepspeed_config(self) -> dict[str, Any]:
-        """What DeepSpeed is told; `--deepspeed FILE` is laid over it.
-
-        The caller owns the accumulation boundary: `engine.step()` is one, however many micro-batches came before.
-        """
-        config: dict[str, Any] = {
-            "train_micro_batch_size_per_gpu": 1,
-            "gradient_accumulation_steps": 1,
-            "managed_gradient_accumulation": False,
-            "gradient_clipping": 0.0 if self._clips_itself else self.config.max_grad_norm,
-            "zero_optimization": {"stage": self.config.zero_stage},
-            "bf16": {"enabled": self.precision.dtype == torch.bfloat16},
-            "zero_allow_untested_optimizer": True,
-            "steps_per_print": 10**9,
-        }
-        if self.config.deepspeed:
-            config |= json.loads(Path(self.config.deepspeed).read_text())
-        return config
 
     def _clip(self, parameters: list[nn.Parameter]) -> None:
         limit = self.config.max_grad_norm or float("inf")
@@ -119,46 +124,85 @@ class Learner:
     def logp(self, batch: Batch) -> Tensor:
         """logp_BT [nats] of the sampled tokens under the present weights, on the CPU, without gradients."""
         tokens = self.config.micro_batch_tokens
-        return score_all(self.engine, self.model, batch, temperature=self.temperature, tokens=tokens)
+        return score_all(self.engine, batch, self.precision.device, temperature=self.temperature, tokens=tokens)
 
     def backward(self, minibatch: Batch, loss: Loss) -> dict[str, float]:
         """Accumulate the gradient of `loss` over a minibatch, in micro-batches; returns the sums of its scalars."""
         sums: dict[str, float] = defaultdict(float)
-        for index in micro_batches(minibatch, self.config.micro_batch_tokens):
+        device = self.precision.device
+        self._suspects: list[int] = []
+        for index in deal(minibatch, self.config.micro_batch_tokens, ranks.count())[ranks.number()]:
             micro = minibatch.rows(index)
-            out = score(self.engine, self.model, micro, temperature=self.temperature, entropy=self._needs_entropy)
-            value, scalars = loss(out, micro.to(out.logp_BT.device))
+            out = score(self.engine, micro, device, temperature=self.temperature, entropy=self._needs_entropy)
+            value, scalars = loss(out, micro.to(device)) if len(micro) else (out.logp_BT.sum() * 0, {})
             self.engine.backward(value * self.engine.dp_world_size, scale_wrt_gas=False)
-            for name, scalar in {"loss": value.detach(), **scalars}.items():
-                sums[name] += float(scalar)
-        return dict(sums)
+            if len(micro):
+                for name, scalar in {"loss": value.detach(), **scalars}.items():
+                    sums[name] += float(scalar)
+            if not torch.isfinite(value):
+                self._suspects += suspects(out, micro)
+        return _added_up(ranks.gather(dict(sums)))
 
     def step(self) -> dict[str, float]:
-        """One optimizer step on what was accumulated."""
+        """One optimizer step on what was accumulated.
+
+        Raises:
+            NotFinite: it would not be one; nothing has changed and what was accumulated is forgotten.
+        """
         learning_rate = self.engine.optimizer.param_groups[0]["lr"]
-        self.engine.step()
+        if not self._clips_itself or self._finite():
+            self.engine.step()
+            applied = self.engine.was_step_applied()
+        else:
+            self.engine.zero_grad()
+            applied = False
+        if not applied:
+            raise NotFinite(sorted({s for found in ranks.gather(self._suspects) for s in found}))
         norm = self._grad_norm if self._clips_itself else float(self.engine.get_global_grad_norm())
         return {"grad_norm": norm, "learning_rate": learning_rate}
+
+    def _finite(self) -> bool:
+        grads = (p.grad for p in self.model.parameters() if p.grad is not None)
+        return all(ranks.gather(all(bool(torch.isfinite(grad).all()) for grad in grads)))
 
     def update(self, minibatch: Batch, loss: Loss) -> dict[str, float]:
         """One optimizer step on a minibatch.
 
         Returns:
             the loss's scalars (sums over the minibatch), `loss`, `grad_norm` before clipping, `learning_rate`.
+
+        Raises:
+            NotFinite: the loss or its gradient is not; nothing has changed.
         """
-        return {**self.backward(minibatch, loss), **self.step()}
+        sums = self.backward(minibatch, loss)
+        try:
+            return {**sums, **self.step()}
+        except NotFinite as error:
+            every = sorted(set(minibatch.trajectory_B.tolist()))
+            raise NotFinite(error.trajectories or every) from None
 
     def named_weights(self) -> Iterator[tuple[str, Tensor]]:
-        """Every parameter by its Hugging Face name, detached; tied ones once."""
+        """Every parameter by its Hugging Face name, detached; tied ones once.
+
+        Under ZeRO-3 each is whole only until the next is asked for, and every rank has to go through all of them.
+        """
         for name, parameter in self.model.named_parameters():
-            yield name, parameter.detach()
+            with self._whole(parameter):
+                yield name, parameter.detach()
+
+    def _whole(self, parameter: nn.Parameter) -> Any:
+        return self._deepspeed.zero.GatheredParameters([parameter]) if self._stage == 3 else nullcontext()
 
     def save(self, folder: Path) -> None:
-        """Write the model as a Hugging Face folder (safetensors)."""
-        self.model.save_pretrained(folder)  # type: ignore[operator]
+        """Write the model as a Hugging Face folder (safetensors). Every rank takes part, the first one writes."""
+        weights = None
+        if self._stage == 3:
+            weights = {n: w.to("cpu", copy=True) for n, w in self.named_weights() if ranks.is_first()}
+        if ranks.is_first():
+            self.model.save_pretrained(folder, state_dict=weights)  # type: ignore[operator]
 
     def save_state(self, folder: Path) -> None:
-        """Write optimizer, schedule and weights for an exact resume."""
+        """Write optimizer, schedule and weights for an exact resume. Every rank writes its part."""
         self.engine.save_checkpoint(str(folder), tag="state", save_latest=False)
 
     def load_state(self, folder: Path) -> None:
@@ -166,6 +210,34 @@ class Learner:
         loaded, _ = self.engine.load_checkpoint(str(folder), tag="state")
         if loaded is None:
             raise ValueError(f"{folder} holds no learner state that this DeepSpeed can read")
+
+    def rest(self) -> None:
+        """Move optimizer states and master weights to host memory, while a sampler needs the GPU."""
+        if self.precision.device.type == "cuda" and self._stage >= 1 and self.config.offload_while_sampling:
+            self.engine.offload_states()
+
+    def rise(self) -> None:
+        """Bring back what `rest` moved away."""
+        if self.precision.device.type == "cuda" and self._stage >= 1 and self.config.offload_while_sampling:
+            self.engine.reload_states()
+
+
+def suspects(out: Out, micro: Batch) -> list[int]:
+    """The trajectories of a micro-batch in which a number is not finite; all of them where none is found."""
+    per_token = {"logp_BT": out.logp_BT.detach().cpu(), **{n: t for n, t in micro.more.items() if n.endswith("_BT")}}
+    bad_B = torch.zeros(len(micro), dtype=torch.bool)
+    for value_BT in per_token.values():
+        bad_B |= ~torch.isfinite(value_BT).all(1)
+    rows = bad_B if bad_B.any() else ~bad_B
+    return sorted(set(micro.trajectory_B[rows].tolist()))
+
+
+def _added_up(sums: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    total: dict[str, float] = defaultdict(float)
+    for of_rank in sums:
+        for name, value in of_rank.items():
+            total[name] += value
+    return dict(total)
 
 
 def learning_rate_factor(config: LearnerConfig, total_updates: int) -> Callable[[int], float]:

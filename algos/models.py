@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from algos.run_folder import latest_checkpoint
+
 EMBEDDED = "embedded"
 SHARED = "policy"
 """The folder of shared weights within a checkpoint; separate ones are named by their role."""
@@ -49,7 +51,4 @@ def _checkpoint(path: Path) -> Path:
     """The checkpoint that a path stands for: of a run the final one, else the latest, else the best."""
     if (path / "final").is_dir():
         return path / "final"
-    latest = path / "latest"
-    if latest.is_file():
-        return path / latest.read_text().strip()
-    return path / "best" if (path / "best").is_dir() else path
+    return latest_checkpoint(path) or (path / "best" if (path / "best").is_dir() else path)

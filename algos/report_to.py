@@ -11,17 +11,20 @@ from typing import Any
 class Reporters:
     """The trackers that `--report-to` names.
 
+    Args:
+        step: steps done when a run is resumed; what a tensorboard holds beyond it no longer counts.
+
     Raises:
         ValueError: one of them is not installed.
     """
 
-    def __init__(self, names: Sequence[str], folder: Path, settings: Mapping[str, Any]) -> None:
+    def __init__(self, names: Sequence[str], folder: Path, settings: Mapping[str, Any], *, step: int = 0) -> None:
         self._tensorboard: Any = None
         self._trackers: list[Any] = []
         for name in names:
             if name == "tensorboard":
                 self._tensorboard = _module("torch.utils.tensorboard", "tensorboard").SummaryWriter(
-                    folder / "tensorboard"
+                    folder / "tensorboard", purge_step=step + 1 if step else None
                 )
             else:
                 tracker = _module(name, name)

@@ -14,8 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from algos import ranks
 from algos.algorithm import Out
-from algos.batch import Batch, micro_batches
+from algos.batch import Batch, deal
+from algos.head import Shape, token_logps
 
 
 @dataclass(frozen=True)
@@ -50,13 +52,108 @@ def load_model(folder: str, precision: Precision, *, gradient_checkpointing: boo
     return model
 
 
+class Scorer(nn.Module):
+    """A causal language model that answers with log-probabilities of given tokens instead of logits.
+
+    The head's own module computes them, chunk by chunk, so whatever is hooked to it (ZeRO-3 gathers its weights there)
+    still works. Where the architecture does something to its logits that `Shape` does not know, `probe` finds it out
+    and the model's own logits, at the trained positions alone, are used instead.
+
+    Args:
+        model: a transformers model, or a peft model around one.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+        self.chunked = isinstance(self._head, nn.Linear)
+        if self.chunked:
+            _answers_with_logps(self._head, Shape.of(self._causal.config))
+
+    @property
+    def _causal(self) -> Any:
+        get = getattr(self.model, "get_base_model", None)
+        return get() if get else self.model
+
+    @property
+    def _head(self) -> Any:
+        return self._causal.get_output_embeddings()
+
+    def forward(
+        self, ids_BT: Tensor, before_BT: Tensor, token_N: Tensor, temperature: float, entropy: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """logp_N [nats] of tokens, each following a True position of `before_BT`; and their entropy_N where asked."""
+        if self.chunked:
+            hidden_BTH = self._causal.base_model(input_ids=ids_BT, use_cache=False)[0]
+            logp_N, entropy_N = self._head(hidden_BTH[before_BT], token_N, temperature, entropy)
+            return logp_N, entropy_N
+        with head_sees_only(self._causal, before_BT):
+            logits_NV = self._causal(input_ids=ids_BT, use_cache=False).logits.float() / temperature
+        logp_NV = torch.log_softmax(logits_NV, dim=-1)
+        logp_N = logp_NV.gather(1, token_N[:, None])[:, 0]
+        return logp_N, -(logp_NV.exp() * logp_NV).sum(-1) if entropy else None
+
+    @torch.no_grad()
+    def probe(self) -> None:
+        """Compare with the model's own logits, at hidden states large enough for a soft cap to show."""
+        if not self.chunked:
+            return
+        device = next(self.parameters()).device
+        ids_BT = torch.arange(1, 9, device=device)[None]
+        token_N = ids_BT[0]
+        with _head_input(self._head) as seen:
+            own_NV = self._causal(input_ids=ids_BT, use_cache=False).logits[0].float()
+        hidden_BTH = self._causal.base_model(input_ids=ids_BT, use_cache=False)[0]
+        logp_N, _ = self._head(seen[0][0], token_N, 1.0, False)
+        own_N = torch.log_softmax(own_NV, -1).gather(1, token_N[:, None])[:, 0]
+        exact = seen[0].dtype in (torch.float32, torch.float64)
+        near = (1e-4 if exact else 2e-2) * max(1.0, float(own_NV.abs().max()))
+        same_hidden = torch.allclose(hidden_BTH * _PROBE_GAIN, seen[0], rtol=near, atol=near)
+        self.chunked = same_hidden and bool((logp_N - own_N).abs().max() <= near)
+
+
+_PROBE_GAIN = 8.0
+
+
 @contextmanager
-def head_sees_only(model: nn.Module, position_BT: Tensor) -> Iterator[None]:
+def _head_input(head: nn.Module) -> Iterator[list[Tensor]]:
+    """Within: what goes into the head is enlarged, and kept."""
+    seen: list[Tensor] = []
+
+    def enlarge(_: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        seen.append(args[0] * _PROBE_GAIN)
+        return (seen[-1],)
+
+    handle = head.register_forward_pre_hook(enlarge)
+    try:
+        yield seen
+    finally:
+        handle.remove()
+
+
+def _answers_with_logps(head: nn.Linear, shape: Shape) -> None:
+    """Teach a head to answer with log-probabilities where it is told the tokens, and with logits where it is not."""
+    logits = head.forward
+
+    def forward(
+        hidden_NH: Tensor, token_N: Tensor | None = None, temperature: float = 1.0, entropy: bool = False
+    ) -> Any:
+        if token_N is None:
+            return logits(hidden_NH)
+        return token_logps(
+            hidden_NH, head.weight, head.bias, token_N, temperature=temperature, shape=shape, entropy=entropy
+        )
+
+    head.forward = forward  # type: ignore[method-assign]
+
+
+@contextmanager
+def head_sees_only(model: Any, position_BT: Tensor) -> Iterator[None]:
     """Within: the language-model head is applied at these positions alone, so logits are (N, V), never (B, T, V).
 
-    A hook in front of the head keeps whatever the architecture does behind it (scaling, soft caps).
+    A hook in front of the head keeps whatever the architecture does behind it.
     """
-    head = model.get_output_embeddings()  # type: ignore[operator]
+    head = model.get_output_embeddings()
     handle = head.register_forward_pre_hook(lambda _, args: (args[0][position_BT],))
     try:
         yield
@@ -65,31 +162,28 @@ def head_sees_only(model: nn.Module, position_BT: Tensor) -> Iterator[None]:
 
 
 def score(
-    forward: Callable[..., Any], model: nn.Module, batch: Batch, *, temperature: float, entropy: bool = False
+    forward: Callable[..., Any], batch: Batch, device: torch.device, *, temperature: float, entropy: bool = False
 ) -> Out:
     """Log-probabilities of the sampled tokens under the temperature used; the only place that shifts by one.
 
     Rows are padded on the right and attention is causal, so no real token sees padding and no mask is needed.
 
     Args:
-        forward: the model, or the engine around it.
-        model: whose head to narrow.
-        batch: rows of one micro-batch, on the CPU.
+        forward: a `Scorer`, or the engine around it.
+        batch: rows of one micro-batch, on the CPU; none at all still runs the model, on a token that does not count.
+        device: the model's.
         temperature: divides the logits.
         entropy: also give `Out.entropy_BT`.
     """
-    device = next(model.parameters()).device
-    ids_BT = batch.ids_BT.to(device)
-    trained_BT = batch.trained_BT.to(device)
+    ids_BT, trained_BT = batch.ids_BT, batch.trained_BT
+    if not len(batch):
+        ids_BT, trained_BT = torch.zeros(1, 1, dtype=torch.int64), torch.zeros(1, 1, dtype=torch.bool)
+    ids_BT, trained_BT = ids_BT.to(device), trained_BT.to(device)
     before_BT = torch.zeros_like(trained_BT)
     before_BT[:, :-1] = trained_BT[:, 1:]
-    with head_sees_only(model, before_BT):
-        logits_NV = forward(input_ids=ids_BT, use_cache=False).logits
-    logits_NV = logits_NV.float() / temperature
-    sampled_N = ids_BT[:, 1:][trained_BT[:, 1:]]
-    logp_NV = torch.log_softmax(logits_NV, dim=-1)
-    logp_BT = _scatter(trained_BT, logp_NV.gather(1, sampled_N[:, None]).squeeze(1))
-    return Out(logp_BT, _scatter(trained_BT, -(logp_NV.exp() * logp_NV).sum(-1)) if entropy else None)
+    token_N = ids_BT[:, 1:][trained_BT[:, 1:]]
+    logp_N, entropy_N = forward(ids_BT, before_BT, token_N, temperature, entropy)
+    return Out(_scatter(trained_BT, logp_N), None if entropy_N is None else _scatter(trained_BT, entropy_N))
 
 
 def _scatter(where_BT: Tensor, value_N: Tensor) -> Tensor:
@@ -99,24 +193,26 @@ def _scatter(where_BT: Tensor, value_N: Tensor) -> Tensor:
 
 @torch.no_grad()
 def score_all(
-    forward: Callable[..., Any], model: nn.Module, batch: Batch, *, temperature: float, tokens: int
+    forward: Callable[..., Any], batch: Batch, device: torch.device, *, temperature: float, tokens: int
 ) -> Tensor:
-    """logp_BT of a whole batch, on the CPU, without gradients, in micro-batches of `tokens`."""
+    """logp_BT of a whole batch, on the CPU, without gradients, in micro-batches of `tokens` dealt out to the ranks."""
     logp_BT = torch.zeros(batch.ids_BT.shape)
-    for index in micro_batches(batch, tokens):
+    for index in deal(batch, tokens, ranks.count())[ranks.number()]:
         micro = batch.rows(index)
-        micro_logp_BT = score(forward, model, micro, temperature=temperature).logp_BT
-        logp_BT[index, : micro.ids_BT.shape[1]] = micro_logp_BT.float().cpu()
-    return logp_BT
+        micro_logp_BT = score(forward, micro, device, temperature=temperature).logp_BT.cpu()
+        if len(index):
+            logp_BT[index, : micro.ids_BT.shape[1]] = micro_logp_BT
+    return ranks.add_up(logp_BT)
 
 
 class Reference:
     """A frozen policy that only scores: the start of training, for a KL term."""
 
     def __init__(self, folder: str, precision: Precision, *, temperature: float, micro_batch_tokens: int) -> None:
-        self.model = load_model(folder, precision).eval()
-        self._temperature, self._tokens = temperature, micro_batch_tokens
+        self.scorer = Scorer(load_model(folder, precision).eval())
+        self.scorer.probe()
+        self._device, self._temperature, self._tokens = precision.device, temperature, micro_batch_tokens
 
     def logp(self, batch: Batch) -> Tensor:
         """logp_BT [nats] on the CPU."""
-        return score_all(self.model, self.model, batch, temperature=self._temperature, tokens=self._tokens)
+        return score_all(self.scorer, batch, self._device, temperature=self._temperature, tokens=self._tokens)

@@ -26,16 +26,24 @@ class Progress:
 
     Attributes:
         step: steps done.
+        problems: problems drawn.
         carry: policy -> the algorithm's state.
         train_seconds: spent in steps, evaluation and saving not counted.
         best_step, best_score: the evaluation whose weights are in best/.
+        before: evaluation set -> accuracy sampled and greedy, before the first step; None until it is known.
+        unlogged: the metrics of a step whose evaluation is still to come.
+        skipped_in_a_row: updates left out since the last one that was made.
     """
 
     step: int = 0
+    problems: int = 0
     carry: dict[str, Any] = field(default_factory=dict)
     train_seconds: float = 0.0
     best_step: int | None = None
     best_score: float = -1.0
+    before: dict[str, list[float | None]] | None = None
+    unlogged: dict[str, Any] | None = None
+    skipped_in_a_row: int = 0
 
 
 class Clock:

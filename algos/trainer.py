@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -20,58 +21,81 @@ from algos.batch import Batch, make_batch, minibatches
 from algos.checkpoint import save_checkpoint, save_weights
 from algos.evaluate import Scores, evaluate_sets
 from algos.functional import token_shares
-from algos.interrupt import Interrupts
+from algos.interrupt import Interrupts, Stopped
+from algos.learner import NotFinite
+from algos.memory import mending
 from algos.metrics import episode_metrics, finished, logp_gap
 from algos.publish import publish
+from algos.rollout import play_on_all_ranks
 from algos.seeds import seed_of
 from algos.state import Clock, Run
 from algos.team import Policy
-from rema_agents.play import play
 from rema_agents.types import Episode, SamplingParams
 
 FEW_FINISHED, FEW_VARY = 0.2, 0.1
+MOST_SKIPPED = 3
 
 
 def train(run: Run) -> dict[str, Any]:
     """Train to the end of the run; returns its summary, which is also in summary.json.
 
-    Ctrl-C stops after what is under way, saves a checkpoint and says where.
+    Ctrl-C and SIGTERM stop after what is under way, save a checkpoint, say where, and exit with 130 and 143.
     """
-    config, console, progress = run.config, run.console, run.progress
-    before = evaluated(run, greedy=True)
-    warn_of_cold_start(run, [e for score in before.values() for e in score.episodes])
-    if progress.step == 0:
-        keep_best(run, before)
+    config, progress = run.config, run.progress
     with Interrupts() as interrupts:
-        while progress.step < config.run.max_steps and not interrupts.asked:
-            metrics = one_step(run, interrupts)
-            if metrics is None:
-                break
-            if config.evaluation.eval_steps and progress.step % config.evaluation.eval_steps == 0:
-                scores = evaluated(run)
-                metrics |= {f"eval/{name}/accuracy": score.accuracy for name, score in scores.items()}
-                keep_best(run, scores)
-            run.folder.log(metrics)
-            run.reporters.log(progress.step, metrics)
-            if config.run.save_steps and progress.step % config.run.save_steps == 0:
-                save_checkpoint(run)
-    if interrupts.asked:
-        console.say(f"stopped after step {progress.step}; what was done is in {save_checkpoint(run)}")
-        raise SystemExit(130)
-    after = evaluated(run, greedy=True)
+        try:
+            if progress.before is None:
+                start_from(run, evaluated(run, greedy=True))
+            while progress.step < config.run.max_steps or progress.unlogged is not None:
+                if progress.unlogged is None:
+                    progress.unlogged = one_step(run)
+                if not interrupts.agreed() or not evaluation_is_due(run):
+                    log_step(run, progress.unlogged)
+                if interrupts.asked:
+                    raise Stopped
+                if config.run.save_steps and progress.step % config.run.save_steps == 0:
+                    save_checkpoint(run)
+            after = evaluated(run, greedy=True)
+        except Stopped:
+            interrupts.agreed()
+            run.console.say(f"stopped after step {progress.step}; what was done is in {save_checkpoint(run)}")
+            raise SystemExit(interrupts.exit_code) from None
     keep_best(run, after)
     run.folder.write_folder("final", lambda folder: save_weights(run, folder))
-    return summarise(run, before, after)
+    return summarise(run, after)
 
 
-def one_step(run: Run, interrupts: Interrupts) -> dict[str, Any] | None:
-    """Play and learn once; None where Ctrl-C came before anything was learnt."""
+def start_from(run: Run, before: Mapping[str, Scores]) -> None:
+    """Note how well the team does before it has learnt anything."""
+    warn_of_cold_start(run, [e for score in before.values() for e in score.episodes])
+    keep_best(run, before)
+    run.progress.before = {name: [score.accuracy, score.accuracy_greedy] for name, score in before.items()}
+
+
+def evaluation_is_due(run: Run) -> bool:
+    """Whether the step just done is one to evaluate after."""
+    every = run.config.evaluation.eval_steps
+    return bool(every) and run.progress.step % every == 0
+
+
+def log_step(run: Run, metrics: dict[str, Any]) -> None:
+    """Evaluate where it is time to, and keep the step's metrics: from here on the step is over."""
+    step = run.progress.step
+    if evaluation_is_due(run):
+        scores = evaluated(run)
+        metrics |= {f"eval/{name}/accuracy": score.accuracy for name, score in scores.items()}
+        keep_best(run, scores)
+    run.folder.log(metrics)
+    run.reporters.log(step, metrics)
+    run.progress.unlogged = None
+
+
+def one_step(run: Run) -> dict[str, Any]:
+    """Play and learn once. Raises `Stopped` where a signal came before anything was learnt."""
     config, progress, clock = run.config, run.progress, Clock()
     start, step = time.perf_counter(), progress.step + 1
     with clock("play"):
-        episodes = interrupts.or_none(lambda: play_step(run, step))
-    if episodes is None:
-        return None
+        episodes = play_step(run, step)
     with clock("write"):
         run.folder.write_step(step, episodes)
     metrics: dict[str, Any] = {"step": step, **episode_metrics(episodes)}
@@ -82,6 +106,7 @@ def one_step(run: Run, interrupts: Interrupts) -> dict[str, Any] | None:
             publish(policy)
     seconds = time.perf_counter() - start
     progress.step, progress.train_seconds = step, progress.train_seconds + seconds
+    progress.problems += config.sampling.problems_per_step
     metrics |= {"step_time": seconds, **clock.seconds}
     shows = step % config.run.logging_steps == 0 or step == config.run.max_steps
     run.console.step(step, config.run.max_steps, metrics, show=shows)
@@ -102,26 +127,41 @@ COLD_START = (
 
 
 def play_step(run: Run, step: int) -> list[Episode]:
-    """The episodes of one step: `num_generations` of each problem, one group a problem."""
-    s, limits = run.config.sampling, run.config.limits
-    P = s.problems_per_step
-    problems = [run.world.problems.draw(run.config.common.seed, (step - 1) * P + p) for p in range(P)]
-    params = SamplingParams(limits.max_completion_length, s.temperature, seed=seed_of(run.config.common.seed, step))
-    return play(
-        run.world.make_env,
-        run.team.seats(params, max_prompt_length=limits.max_prompt_length),
-        [problem for problem in problems for _ in range(s.num_generations)],
-        groups=[p for p in range(P) for _ in range(s.num_generations)],
-        concurrency=limits.max_concurrency,
-        time_limit=limits.dialogue_timeout,
-    )
+    """The episodes of one step: `num_generations` of each problem, one group a problem. All ranks', on every rank."""
+    s, limits, seed = run.config.sampling, run.config.limits, run.config.common.seed
+    first = run.progress.problems
+    problems = [run.world.problems.draw(seed, index) for index in range(first, first + s.problems_per_step)]
+    params = SamplingParams(limits.max_completion_length, s.temperature, seed=seed_of(seed, step))
+    lower = {"max_concurrency": limits.max_concurrency, "max_prompt_length": limits.max_prompt_length}
+    with mending("playing", **lower), at_rest(run):
+        return play_on_all_ranks(
+            run.world.make_env,
+            run.team.seats(params, max_prompt_length=limits.max_prompt_length),
+            problems,
+            samples=s.num_generations,
+            concurrency=limits.max_concurrency,
+            time_limit=limits.dialogue_timeout,
+        )
+
+
+@contextmanager
+def at_rest(run: Run) -> Iterator[None]:
+    """Within: the learners leave the GPU to the samplers."""
+    learners = [policy.learner for policy in run.team.learning() if policy.learner is not None]
+    for learner in learners:
+        learner.rest()
+    try:
+        yield
+    finally:
+        for learner in learners:
+            learner.rise()
 
 
 def learn(run: Run, policy: Policy, episodes: Sequence[Episode], step: int, clock: Clock) -> dict[str, float]:
     """Everything between episodes and new weights, for one policy."""
     learner, algorithm, config = policy.learner, run.algorithm, run.config.learner
     assert learner is not None
-    with clock("logp"):
+    with clock("logp"), mending("scoring", micro_batch_tokens=config.micro_batch_tokens):
         batch = make_batch(episodes, policy.agents)
         batch = batch.with_tensors(old_logp_BT=learner.logp(batch))
         if policy.reference is not None:
@@ -133,13 +173,37 @@ def learn(run: Run, policy: Policy, episodes: Sequence[Episode], step: int, cloc
     if config.zero_advantage == "drop":
         batch = informative(batch)
     updates: list[Mapping[str, float]] = []
-    with clock("update"):
+    skipped = 0
+    with clock("update"), mending("updating", micro_batch_tokens=config.micro_batch_tokens):
         for iteration in range(config.num_iterations):
             for part in minibatches(batch, config.num_minibatches, seed=(run.config.common.seed, step, iteration)):
-                updates.append(learner.update(weighed(part, algorithm), algorithm.loss))
+                try:
+                    updates.append(learner.update(weighed(part, algorithm), algorithm.loss))
+                    run.progress.skipped_in_a_row = 0
+                except NotFinite as error:
+                    skipped += 1
+                    offending = sorted({int(batch.episode_S[s]) for s in error.trajectories})
+                    report_skipped(run, step, len(updates) + skipped, [episodes[e] for e in offending])
     names = sorted({"loss", "grad_norm"}.union(*updates))  # also where every group agreed and nothing was updated
     metrics |= {name: float(np.mean([update[name] for update in updates] or [0.0])) for name in names}
-    return metrics | {"update/count": float(len(updates))}
+    return metrics | {"update/count": float(len(updates)), "update/skipped": float(skipped)}
+
+
+class Diverged(RuntimeError):
+    """Update after update has a loss or gradient that is not finite."""
+
+
+def report_skipped(run: Run, step: int, update: int, episodes: Sequence[Episode]) -> None:
+    """Write down the episodes of an update that was left out. Raises Diverged after three in a row."""
+    path = run.folder.write_skipped(step, update, episodes)
+    said = (
+        f"step {step}: loss or gradient of update {update} is not finite, so it was left out; its "
+        f"{len(episodes)} episodes, the first on problem {episodes[0].problem.id}, are in {path}"
+    )
+    run.console.warn(said)
+    run.progress.skipped_in_a_row += 1
+    if run.progress.skipped_in_a_row >= MOST_SKIPPED:
+        raise Diverged(f"{MOST_SKIPPED} updates in a row were not finite: {said}")
 
 
 def weighed(minibatch: Batch, algorithm: Algorithm) -> Batch:
@@ -190,26 +254,28 @@ def keep_best(run: Run, scores: Mapping[str, Scores]) -> None:
         run.folder.write_folder("best", lambda folder: save_weights(run, folder))
 
 
-def summarise(run: Run, before: Mapping[str, Scores], after: Mapping[str, Scores]) -> dict[str, Any]:
+def summarise(run: Run, after: Mapping[str, Scores]) -> dict[str, Any]:
     """Write and return summary.json."""
+    before = run.progress.before or {}
+    last = {name: [score.accuracy, score.accuracy_greedy] for name, score in after.items()}
 
-    def mean(scores: Mapping[str, Scores], name: str) -> float | None:
-        values = [value for s in scores.values() if (value := getattr(s, name)) is not None]
+    def mean(scores: Mapping[str, Sequence[float | None]], place: int) -> float | None:
+        values = [value for score in scores.values() if (value := score[place]) is not None]
         return float(np.mean(values)) if values else None
 
     summary = {
         "seed": run.config.common.seed,
         "steps": run.progress.step,
         "train_seconds": round(run.progress.train_seconds, 2),
-        "accuracy_before": mean(before, "accuracy"),
-        "accuracy_after": mean(after, "accuracy"),
-        "accuracy_greedy_before": mean(before, "accuracy_greedy"),
-        "accuracy_greedy_after": mean(after, "accuracy_greedy"),
+        "accuracy_before": mean(before, 0),
+        "accuracy_after": mean(last, 0),
+        "accuracy_greedy_before": mean(before, 1),
+        "accuracy_greedy_after": mean(last, 1),
         "best_step": run.progress.best_step,
         "best_accuracy": run.progress.best_score if run.progress.best_step is not None else None,
         "evaluation": {
-            name: {"before": before[name].accuracy if name in before else None, "after": score.accuracy}
-            for name, score in after.items()
+            name: {"before": before[name][0] if name in before else None, "after": score[0]}
+            for name, score in last.items()
         },
         "command": " ".join(sys.argv),
     }

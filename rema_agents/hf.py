@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from rema_agents.checksum import checksum
 from rema_agents.decoding import Asked, Decoder, Rows, prefill
 from rema_agents.gate import Gate
 from rema_agents.kv import Shelf
@@ -107,6 +108,10 @@ class HFSampler:
         self._forget()
         self._decoder.load(named_tensors)
         self._weight_version = version
+
+    def checksum(self) -> int:
+        """Of the weights it samples from; see `rema_agents.checksum`."""
+        return checksum(self._decoder.model.named_parameters())
 
     def close(self) -> None:
         """Let go of all cached keys and values."""

@@ -18,8 +18,9 @@ from algos.config import LearnerConfig
 from algos.functional import group_advantages, token_shares
 from algos.grpo import GRPOConfig
 from algos.grpo import loss as grpo_loss
+from algos.head import token_logps
 from algos.learner import Learner, learning_rate_factor
-from algos.scoring import Precision, load_model, score
+from algos.scoring import Precision, Scorer, load_model, score
 from rema_agents.types import Episode
 
 CPU = Precision(torch.device("cpu"), torch.float32)
@@ -117,17 +118,8 @@ def test_sampler_and_learner_agree_on_every_sampled_token(embedded: Path, episod
 
 def test_log_probabilities_are_taken_under_the_temperature_used() -> None:
     logits = torch.tensor([2.0, 0.0, -1.0])
-    model = torch.nn.Module()
-    head = torch.nn.Identity()
-    model.get_output_embeddings = lambda: head  # type: ignore[assignment]
-    model.register_parameter("weight", torch.nn.Parameter(torch.zeros(1)))
-
-    def forward(input_ids: Tensor, use_cache: bool) -> Any:
-        return type("Output", (), {"logits": head(logits.expand(*input_ids.shape, 3))})
-
-    episode_ids = torch.tensor([[0, 1, 2]])
     rows = Batch(
-        ids_BT=episode_ids,
+        ids_BT=torch.tensor([[0, 1, 2]]),
         turn_BT=torch.tensor([[-1, 0, 0]]),
         sampled_logp_BT=torch.zeros(1, 3),
         length_B=torch.tensor([3]),
@@ -138,7 +130,13 @@ def test_log_probabilities_are_taken_under_the_temperature_used() -> None:
         episode_S=torch.tensor([0]),
         agents=("meta_0",),
     )
-    out = score(forward, model, rows, temperature=0.6, entropy=True)
+
+    def forward(ids_BT: Tensor, before_BT: Tensor, token_N: Tensor, temperature: float, entropy: bool) -> Any:
+        assert before_BT.tolist() == [[True, True, False]]
+        head_VH = logits[:, None]
+        return token_logps(torch.ones(2, 1), head_VH, None, token_N, temperature=temperature, entropy=entropy)
+
+    out = score(forward, rows, torch.device("cpu"), temperature=0.6, entropy=True)
     hot = torch.log_softmax(logits / 0.6, -1)
     assert out.logp_BT.tolist() == [[0.0, pytest.approx(float(hot[1])), pytest.approx(float(hot[2]))]]
     assert out.entropy_BT is not None
@@ -162,7 +160,7 @@ def test_scores_shift_by_one_and_hold_for_absolute_positions(tmp_path: Path, epi
     model = load_model(str(tmp_path), CPU).train()
     batch = make_batch(episodes[:2], AGENTS)
     with torch.no_grad():
-        logp_BT = score(model, model, batch, temperature=1.0).logp_BT
+        logp_BT = score(Scorer(model), batch, torch.device("cpu"), temperature=1.0).logp_BT
         for b in range(len(batch)):
             ids = batch.ids_BT[b, : int(batch.length_B[b])]
             alone = torch.log_softmax(model.eval()(input_ids=ids[None]).logits[0], -1)
