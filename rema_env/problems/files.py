@@ -23,6 +23,7 @@ ANSWER_COLUMNS = (
 OPTIONAL_COLUMNS = ("id", "level", "subject", "source")
 
 Row = Mapping[str, Any]
+GoldFault = Callable[[str], "str | None"]
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ def load_problems(
     *,
     question_column: str | None = None,
     answer_column: str | None = None,
+    gold_fault: GoldFault | None = None,
     split: str = "train",
     revision: str | None = None,
 ) -> Listed:
@@ -54,6 +56,7 @@ def load_problems(
         source: a file (.parquet, .jsonl, .json, .csv), a folder or a pattern of such files, several of them, or a name
             on the hub, which is read through the `datasets` package.
         question_column, answer_column: the columns, where they have no usual name.
+        gold_fault: what is wrong with a golden answer, or None; a grader's own `gold_fault` knows best.
         split, revision: for the hub only.
 
     Raises:
@@ -65,7 +68,9 @@ def load_problems(
     problems = [
         problem
         for table in tables
-        for problem in problems_of(table, question_column=question_column, answer_column=answer_column)
+        for problem in problems_of(
+            table, question_column=question_column, answer_column=answer_column, gold_fault=gold_fault
+        )
     ]
     return Listed(", ".join(dict.fromkeys(table.name for table in tables)), problems)
 
@@ -88,13 +93,18 @@ def tables_of(source: str | Path, split: str = "train", revision: str | None = N
 
 
 def problems_of(
-    table: Table, *, question_column: str | None = None, answer_column: str | None = None, first_row: int = 0
+    table: Table,
+    *,
+    question_column: str | None = None,
+    answer_column: str | None = None,
+    gold_fault: GoldFault | None = None,
+    first_row: int = 0,
 ) -> Iterator[Problem]:
     """The table's rows as problems. Only the columns that are needed are read. Errors as `load_problems`.
 
     Args:
         table: where the rows come from.
-        question_column, answer_column: the columns, where they have no usual name.
+        question_column, answer_column, gold_fault: as of `load_problems`.
         first_row: the number of the table's first row in its file.
     """
     question = _column(table, "question", question_column, QUESTION_COLUMNS)
@@ -107,7 +117,7 @@ def problems_of(
         yield Problem(
             id=str(given.get("id", f"{stem}/{number}")),
             question=text_of(row.get(question), table.name, number, question),
-            answer=gold_of(row.get(answer), table.name, number, answer),
+            answer=gold_of(row.get(answer), table.name, number, answer, gold_fault or never_equalled),
             level=given.get("level"),
             source=str(given.get("source", stem)),
             extra={"subject": given["subject"]} if "subject" in given else {},
@@ -161,12 +171,19 @@ def text_of(value: Any, file: str, row: int, column: str) -> str:
     return text
 
 
-def gold_of(value: Any, file: str, row: int, column: str) -> str:
+def gold_of(value: Any, file: str, row: int, column: str, gold_fault: GoldFault) -> str:
     """A golden answer as text. Raises ValueError where nothing could ever equal it, as with `???`."""
     text = text_of(value, file, row, column)
-    if text.isascii() and not any(c.isalnum() for c in text):
-        raise ValueError(f"{file}, row {row}, column {column!r}: {text!r} is no answer that could be checked")
+    if fault := gold_fault(text):
+        raise ValueError(f"{file}, row {row}, column {column!r}: {text!r:.60} is no answer to be checked: {fault}")
     return text
+
+
+def never_equalled(answer: str) -> str | None:
+    """The fault of a golden answer that any grader would find, or None."""
+    if answer.isascii() and not any(c.isalnum() for c in answer):
+        return "it has neither a letter nor a digit"
+    return None
 
 
 def _file(path: Path) -> Table:

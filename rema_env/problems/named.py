@@ -18,9 +18,9 @@ from rema_env.problems import Problems
 from rema_env.problems.arithmetic import arithmetic
 from rema_env.problems.catalogue import CATALOGUE, Known
 from rema_env.problems.chains import chains
-from rema_env.problems.files import Row, Table, hub_table, load_problems, problems_of
+from rema_env.problems.files import GoldFault, Row, Table, hub_table, load_problems, problems_of
 from rema_env.problems.listed import Listed
-from rema_env.problems.pairs import arithmetic_pairs, in_orders, load_pairs, pairs_of
+from rema_env.problems.pairs import Orders, arithmetic_pairs, in_orders, load_pairs, pairs_of
 from rema_env.problems.ranks import ranks
 from rema_env.transcript import Problem
 
@@ -34,14 +34,19 @@ _FAMILY = re.compile(rf"({'|'.join(FAMILIES)})(?:-(\d+))?(?:-(train|heldout))?")
 
 
 def load(
-    name: str | Path, *, question_column: str | None = None, answer_column: str | None = None, split: str = "train"
+    name: str | Path,
+    *,
+    question_column: str | None = None,
+    answer_column: str | None = None,
+    gold_fault: GoldFault | None = None,
+    split: str = "train",
 ) -> Problems:
     """The problems that a name stands for.
 
     Args:
         name: a procedural family with its level (`chains-4`, `arithmetic-2-heldout`), `reasoning-gym/TASK`, a set of
             the catalogue, with a revision if wanted (`math500@main`), a file, a folder, or a name on the hub.
-        question_column, answer_column, split: for files and the hub, as `load_problems`.
+        question_column, answer_column, gold_fault, split: for files and the hub, as `load_problems`.
 
     Raises:
         ValueError: where the name leads nowhere, or a set cannot be had; the message names an alternative.
@@ -58,15 +63,16 @@ def load(
     known, _, revision = text.partition("@")
     if known in CATALOGUE and not Path(text).exists():
         return load_known(known, revision or None)
-    return load_problems(name, question_column=question_column, answer_column=answer_column, split=split)
+    columns = {"question_column": question_column, "answer_column": answer_column}
+    return load_problems(name, **columns, gold_fault=gold_fault, split=split)
 
 
-def load_known(name: str, revision: str | None = None) -> Listed:
+def load_known(name: str, revision: str | None = None, *, orders: Orders = "both") -> Listed:
     """A set of the catalogue, from the REMA_DATA folder or from where it is published. Errors as `load`."""
     known = CATALOGUE[name]
     folder = os.environ.get("REMA_DATA")
     if folder and revision is None and (file := Path(folder, f"{name}.parquet")).is_file():
-        return load_pairs(file) if known.kind == "pairs" else load_problems(file)
+        return load_pairs(file, orders=orders) if known.kind == "pairs" else load_problems(file)
     fixed = revision or known.revision
     try:
         tables = [hub_table(known.hub, known.split, fixed, config) for config in known.configs or (None,)]
@@ -77,8 +83,23 @@ def load_known(name: str, revision: str | None = None) -> Listed:
             f" ({error})"
         ) from error
     if known.kind == "pairs":
-        return Listed(name, in_orders([pair for table in tables for pair in pairs_of(table)], "both"))
+        return Listed(name, in_orders([pair for table in tables for pair in pairs_of(table)], orders))
     return Listed(name, [problem for table in tables for problem in _problems(name, known, table)])
+
+
+def load_pairs_named(name: str | Path, orders: Orders = "both") -> Listed:
+    """Pairs to be judged: a set of the catalogue, a file, or a name on the hub.
+
+    Raises:
+        ValueError: as `load_pairs`, and for a known set that holds no pairs.
+    """
+    known = CATALOGUE.get(str(name))
+    if known is None or Path(name).exists():
+        return load_pairs(name, orders=orders)
+    if known.kind != "pairs":
+        held = ", ".join(k for k, v in CATALOGUE.items() if v.kind == "pairs")
+        raise ValueError(f"{name} holds problems, no pairs to be judged; {held} do")
+    return load_known(str(name), orders=orders)
 
 
 def _problems(name: str, known: Known, table: Table) -> Iterator[Problem]:

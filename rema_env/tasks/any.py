@@ -10,6 +10,7 @@ from rema_env.factory import EnvFactory
 from rema_env.grading import load, pooled
 from rema_env.problems import Problems
 from rema_env.problems.arithmetic import arithmetic
+from rema_env.problems.files import GoldFault
 from rema_env.process import Process, process_named
 from rema_env.roles import BOX, Tag
 
@@ -46,6 +47,12 @@ def raw_env(
         name=name,
         **settings,
     )
+
+
+def fault_of(grader: str | Grader) -> GoldFault | None:
+    """The grader's own word on golden answers, where it has one."""
+    found: GoldFault | None = getattr(load(grader) if isinstance(grader, str) else grader, "gold_fault", None)
+    return found
 
 
 dialogue_env = EnvFactory("dialogue_env", __name__, raw_env)

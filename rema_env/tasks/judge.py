@@ -19,7 +19,8 @@ from typing import Unpack
 from rema_env.dialogue import DialogueEnv, Grader, Settings
 from rema_env.factory import EnvFactory, register
 from rema_env.problems import Problems
-from rema_env.problems.pairs import Orders, arithmetic_pairs, load_pairs
+from rema_env.problems.named import load_pairs_named
+from rema_env.problems.pairs import Orders, arithmetic_pairs
 from rema_env.process import META, Process, process_named
 from rema_env.roles import JUDGE_PROMPTS, VERDICT
 from rema_env.tasks.any import raw_env as raw_dialogue_env
@@ -47,7 +48,8 @@ def raw_env(
 
     Args:
         problems: any source of problems with `extra["answer_a"]` and `extra["answer_b"]`; default: procedural pairs.
-        dataset: a file or a name on the hub in the format of RewardBench or JudgeBench, instead of `problems`.
+        dataset: instead of `problems`: a known set of pairs (`rewardbench`), or a file or a name on the hub in the
+            format of RewardBench or JudgeBench.
         orders: which orders of a dataset's pairs there are: both, given, shuffled; see `load_pairs`.
         process: multi_turn, single_turn, mrp, vrp, or a `Process`.
         grader: as `grade` of `dialogue_env`.
@@ -55,10 +57,18 @@ def raw_env(
     """
     if problems is not None and dataset is not None:
         raise ValueError("judge_v0 takes problems or dataset, not both")
-    source = load_pairs(dataset, orders=orders) if dataset is not None else problems or arithmetic_pairs()
+    if dataset is not None:
+        problems = load_pairs_named(dataset, orders)
     rules = process_named(process, shown)
-    prompts = JUDGE_PROMPTS.get(rules.name, {})
-    return raw_dialogue_env(rules, source, grader, default_prompts=prompts, tag=VERDICT, name="judge_v0", **settings)
+    return raw_dialogue_env(
+        rules,
+        arithmetic_pairs() if problems is None else problems,
+        grader,
+        default_prompts=JUDGE_PROMPTS.get(rules.name, {}),
+        tag=VERDICT,
+        name="judge_v0",
+        **settings,
+    )
 
 
 judge_v0 = EnvFactory("judge_v0", __name__, raw_env)

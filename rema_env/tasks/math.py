@@ -20,10 +20,11 @@ from rema_env.actions import PROMPT, action_terms, with_json_actions
 from rema_env.dialogue import DialogueEnv, Grader, Settings
 from rema_env.factory import EnvFactory, register
 from rema_env.problems import Problems
-from rema_env.problems.files import load_problems
+from rema_env.problems.named import load
 from rema_env.process import META, Process, process_named
 from rema_env.rewards import ANSWER
 from rema_env.roles import MATH_PROMPTS
+from rema_env.tasks.any import fault_of
 from rema_env.tasks.any import raw_env as raw_dialogue_env
 from rema_env.terms import as_rewards
 
@@ -44,7 +45,8 @@ def raw_env(
 
     Args:
         problems: any source; default: procedural arithmetic.
-        dataset: a parquet, JSON Lines or CSV file or a name on the hub, instead of `problems`.
+        dataset: instead of `problems`: a parquet, JSON Lines or CSV file, a known set (`math500`), a procedural family
+            with its level (`chains-4`), or a name on the hub.
         question_column, answer_column: its columns, where they have no usual name.
         process: multi_turn, single_turn, mrp, vrp, or a `Process`.
         grader: as `grade` of `dialogue_env`.
@@ -56,7 +58,9 @@ def raw_env(
     if problems is not None and dataset is not None:
         raise ValueError("math_v0 takes problems or dataset, not both")
     if dataset is not None:
-        problems = load_problems(dataset, question_column=question_column, answer_column=answer_column)
+        problems = load(
+            dataset, question_column=question_column, answer_column=answer_column, gold_fault=fault_of(grader)
+        )
     if actions not in ("text", "json"):
         raise ValueError(f"actions must be text or json, got {actions!r}")
     rules = process_named(process)

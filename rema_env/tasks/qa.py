@@ -19,10 +19,11 @@ from typing import Unpack
 from rema_env.dialogue import DialogueEnv, Grader, Settings
 from rema_env.factory import EnvFactory, register
 from rema_env.problems import Problems
-from rema_env.problems.files import load_problems
+from rema_env.problems.named import load
 from rema_env.problems.ranks import ranks
 from rema_env.process import Process, process_named
 from rema_env.roles import QA_PROMPTS
+from rema_env.tasks.any import fault_of
 from rema_env.tasks.any import raw_env as raw_dialogue_env
 
 
@@ -47,10 +48,14 @@ def raw_env(
     if problems is not None and dataset is not None:
         raise ValueError("qa_v0 takes problems or dataset, not both")
     if dataset is not None:
-        problems = load_problems(dataset, question_column=question_column, answer_column=answer_column)
+        problems = load(
+            dataset, question_column=question_column, answer_column=answer_column, gold_fault=fault_of(grader)
+        )
     rules = process_named(process)
     prompts = QA_PROMPTS.get(rules.name, {})
-    return raw_dialogue_env(rules, problems or ranks(), grader, default_prompts=prompts, name="qa_v0", **settings)
+    return raw_dialogue_env(
+        rules, ranks() if problems is None else problems, grader, default_prompts=prompts, name="qa_v0", **settings
+    )
 
 
 qa_v0 = EnvFactory("qa_v0", __name__, raw_env)

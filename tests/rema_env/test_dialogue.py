@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -241,6 +242,16 @@ def test_a_dead_agent_may_say_nothing() -> None:
 def test_a_wrong_argument_is_named(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         rema_env.math_v0(**arguments)
+
+
+def test_a_golden_answer_that_the_grader_cannot_read_is_named_at_load(tmp_path: Path) -> None:
+    (tmp_path / "bad.jsonl").write_text('{"question": "q", "answer": "1"}\n{"question": "q", "answer": "{"}')
+    with pytest.raises(ValueError, match=r"bad.jsonl, row 1, column 'answer': '\{' is no answer to be checked"):
+        rema_env.math_v0(dataset=tmp_path / "bad.jsonl")
+
+
+def test_a_dataset_can_be_a_family_by_name() -> None:
+    assert rema_env.math_v0(dataset="chains-4").unwrapped.problems.name == "chains-4"
 
 
 def test_problems_and_dataset_exclude_each_other() -> None:

@@ -106,7 +106,7 @@ def test_text_that_looks_like_a_number_is_left_alone(tmp_path: Path) -> None:
         ([{"question": "q", "answer": None}], "row 0, column 'answer': the cell is missing"),
         ([{"question": "q", "answer": ""}], "row 0, column 'answer': the text is empty"),
         ([{"question": "q", "answer": float("nan")}], "row 0, column 'answer': the cell is missing"),
-        ([{"question": "q", "answer": "???"}], r"row 0, column 'answer': '\?\?\?' is no answer that could be checked"),
+        ([{"question": "q", "answer": "???"}], r"row 0, column 'answer': '\?\?\?' is no answer to be checked"),
         ([{"question": "q", "answer": ["1"]}], "row 0, column 'answer': expected text or a number, got list"),
         ([{"question": "q", "answer": True}], "row 0, column 'answer': expected text or a number, got bool"),
         ([{"question": "q\ud800", "answer": "1"}], "row 0, column 'question': the text is not valid Unicode"),

@@ -111,3 +111,9 @@ def test_an_always_a_judge_is_right_as_often_as_the_labels_say(data: Path, name:
     assert right == sum(p.answer == "A" for p in source[:50])
     both = load_pairs(data / f"{name}.parquet")
     assert sum(p.answer == "A" for p in both) == len(both) / 2
+
+
+def test_a_known_set_of_pairs_is_loaded_by_name_and_one_of_problems_is_refused(data: Path) -> None:
+    assert rema_env.judge_v0(dataset="judgebench", orders="given").unwrapped.problems.size == 620
+    with pytest.raises(ValueError, match="math500 holds problems, no pairs to be judged; rewardbench, judgebench do"):
+        rema_env.judge_v0(dataset="math500")
