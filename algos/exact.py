@@ -118,7 +118,8 @@ class Table:
         generator = torch.Generator().manual_seed(seed)
         drawn_CV = scale * torch.randn(len(game.contexts), len(LETTERS), generator=generator, dtype=torch.float64)
         self.game = game
-        self.logits_CV = (drawn_CV if near is None else near.logits_CV.detach() + drawn_CV).requires_grad_()
+        start_CV = torch.zeros_like(drawn_CV) if near is None else near.logits_CV.detach()
+        self.logits_CV: Tensor = (start_CV + drawn_CV).requires_grad_()
 
     def logp_CV(self) -> Tensor:
         """[nats]."""

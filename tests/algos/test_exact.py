@@ -268,7 +268,7 @@ def test_agent_turn_groups_weigh_a_turn_by_how_many_reach_it(baseline: str, size
 
 
 def test_the_counterfactual_baseline_weighs_a_turn_by_the_chance_of_company_in_its_context() -> None:
-    seen: dict[tuple[str, Any], float] = {}
+    seen: dict[Any, float] = {}
     for episode, told in zip(GAME.episodes, trajectories_of(OLD), strict=True):
         p = float(OLD.logp(episode).detach().exp())
         for s in told:
