@@ -16,9 +16,9 @@ from rema_env.problems import Problems
 from rema_env.process import Process
 from rema_env.registry import resolve
 from rema_env.rewards import Graded, Reward
-from rema_env.tasks.any import dialogue_env
 from rema_env.tasks.judge import judge_v0
 from rema_env.tasks.math import math_v0
+from rema_env.tasks.parts import dialogue_env
 from rema_env.tasks.qa import qa_v0
 from rema_env.transcript import Ending, Finish, Grade, Message, Outcome, Problem, Transcript, Turn
 from rema_env.views import register as _register_seats

@@ -75,8 +75,8 @@ class Chat(Space[tuple[dict[str, str], ...]]):
     """A tuple of messages `{"role": "system" | "user" | "assistant", "content": str}` of any length."""
 
     def __init__(self, seed: int | None = None) -> None:
-        super().__init__(seed=seed)
         self._text = FreeText()
+        super().__init__(seed=seed)
 
     @property
     def is_np_flattenable(self) -> bool:

@@ -42,7 +42,7 @@ class GymTask:
     def draw(self, seed: int, index: int) -> Problem:
         """The problem at one index: a pure function of (seed, index)."""
         entry = _dataset(self.task, self.settings, _seed(self.name, seed, index))[0]
-        extra = {"task": self.task, "entry": json.dumps(entry, default=str)}
+        extra = {"task": self.task, "settings": self.settings, "entry": json.dumps(entry, default=str)}
         return Problem(
             f"{self.name}/{seed}/{index}", entry["question"], str(entry["answer"]), source=self.name, extra=extra
         )
@@ -64,7 +64,7 @@ def grade(problem: Problem, text: str) -> Grade:
     if answer is None:
         return Grade(0.0, Outcome.NO_ANSWER)
     entry = json.loads(problem.extra["entry"])
-    score = float(_dataset(problem.extra["task"], {}, 0).score_answer(answer, entry=entry))
+    score = float(_dataset(problem.extra["task"], problem.extra["settings"], 0).score_answer(answer, entry=entry))
     return Grade(score, Outcome.RIGHT if score == 1.0 else Outcome.WRONG, answer)
 
 

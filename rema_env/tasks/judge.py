@@ -23,7 +23,7 @@ from rema_env.problems.named import load_pairs_named
 from rema_env.problems.pairs import Orders, arithmetic_pairs
 from rema_env.process import META, Process, process_named
 from rema_env.roles import JUDGE_PROMPTS, VERDICT
-from rema_env.tasks.any import raw_env as raw_dialogue_env
+from rema_env.tasks.parts import raw_env as raw_dialogue_env
 from rema_env.transcript import Problem
 
 

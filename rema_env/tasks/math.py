@@ -24,8 +24,8 @@ from rema_env.problems.named import load
 from rema_env.process import META, Process, process_named
 from rema_env.rewards import ANSWER
 from rema_env.roles import MATH_PROMPTS
-from rema_env.tasks.any import fault_of
-from rema_env.tasks.any import raw_env as raw_dialogue_env
+from rema_env.tasks.parts import fault_of
+from rema_env.tasks.parts import raw_env as raw_dialogue_env
 from rema_env.terms import as_rewards
 
 

@@ -23,8 +23,8 @@ from rema_env.problems.named import load
 from rema_env.problems.ranks import ranks
 from rema_env.process import Process, process_named
 from rema_env.roles import QA_PROMPTS
-from rema_env.tasks.any import fault_of
-from rema_env.tasks.any import raw_env as raw_dialogue_env
+from rema_env.tasks.parts import fault_of
+from rema_env.tasks.parts import raw_env as raw_dialogue_env
 
 
 def raw_env(

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import os
 import pickle
+import subprocess
+import sys
 import timeit
 from typing import Any
 
@@ -79,6 +82,18 @@ def test_spaces_are_equal_by_their_bounds() -> None:
 def test_a_malformed_chat_is_not_contained(other: Any) -> None:
     assert other not in Chat()
     assert () in Chat()
+
+
+def test_samples_are_the_same_in_every_process() -> None:
+    code = (
+        "from rema_env.spaces import FreeText, Chat\n"
+        "print([space.sample() for space in (FreeText(seed=7), Chat(seed=7)) for _ in range(3)])"
+    )
+    outputs = {
+        subprocess.check_output([sys.executable, "-c", code], text=True, env={**os.environ, "PYTHONHASHSEED": number})
+        for number in ("1", "2")
+    }
+    assert outputs == {f"{[space.sample() for space in (FreeText(seed=7), Chat(seed=7)) for _ in range(3)]}\n"}
 
 
 def test_sampling_text_is_cheap() -> None:
