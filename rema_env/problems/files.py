@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import glob
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,7 +119,7 @@ def problems_of(
             id=str(given.get("id", f"{stem}/{number}")),
             question=text_of(row.get(question), table.name, number, question),
             answer=gold_of(row.get(answer), table.name, number, answer, gold_fault or never_equalled),
-            level=given.get("level"),
+            level=level_of(given.get("level")),
             source=str(given.get("source", stem)),
             extra={"subject": given["subject"]} if "subject" in given else {},
         )
@@ -149,6 +150,14 @@ def plain(value: Any) -> Any:
             return None
         return int(value) if value.is_integer() else value
     return value
+
+
+def level_of(value: Any) -> int | str | None:
+    """A difficulty: an integer, also where it is written as text (`5`, `Level 5`); else as it is written."""
+    if value is None or isinstance(value, int):
+        return value
+    number = re.fullmatch(r"(?:level\s*)?(\d+)", str(value).strip(), re.IGNORECASE)
+    return int(number[1]) if number else str(value)
 
 
 def text_of(value: Any, file: str, row: int, column: str) -> str:

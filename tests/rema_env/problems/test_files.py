@@ -56,8 +56,13 @@ def test_a_file_is_read_in_its_order(tmp_path: Path, suffix: str) -> None:
 def test_level_subject_id_and_source_are_kept_and_other_columns_ignored(tmp_path: Path, suffix: str) -> None:
     row = {"id": "a/7", "level": 3, "subject": "Algebra", "source": "here", "problem": "1?", "gold": "1", "noise": "[]"}
     (found,) = load_problems(write(tmp_path / f"x{suffix}", [row]))
-    level: int | str = "3" if suffix == ".csv" else 3
-    assert found == Problem("a/7", "1?", "1", level, "here", {"subject": "Algebra"})
+    assert found == Problem("a/7", "1?", "1", 3, "here", {"subject": "Algebra"})
+
+
+@pytest.mark.parametrize(("written", "level"), [(5, 5), ("Level 5", 5), ("5", 5), ("Level ?", "Level ?"), (None, None)])
+def test_a_level_is_a_number_wherever_it_can_be(tmp_path: Path, written: Any, level: Any) -> None:
+    (found,) = load_problems(write(tmp_path / "x.jsonl", [{"question": "q", "answer": 1, "level": written}]))
+    assert found.level == level
 
 
 @pytest.mark.parametrize("question", ["question", "problem", "prompt", "query", "Question"])
