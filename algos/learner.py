@@ -6,6 +6,7 @@ over ranks by undoing DeepSpeed's average. Every rank holds the whole batch and 
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 from collections import defaultdict
@@ -43,9 +44,9 @@ def start_deepspeed() -> Any:
     """DeepSpeed on top of the process group."""
     if not torch.cuda.is_available():
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
-    os.environ.setdefault("DEEPSPEED_LOG_LEVEL", "warning")
     import deepspeed
 
+    logging.getLogger("DeepSpeed").setLevel(logging.ERROR)  # it warns of PyTorch's own optimizers
     ranks.start()
     # Its CPU collectives are compiled at first use, for minutes; gloo's need no compiler.
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False

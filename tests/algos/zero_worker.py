@@ -1,0 +1,72 @@
+"""Run by a launcher: the same stored episodes through learners of many DeepSpeed configurations in one process.
+
+    python -m tests.algos.zero_worker EPISODES OUT MODEL CONFIGURATIONS     (the last is JSON: name -> settings)
+
+For each it saves, on the first rank, how the weights changed after each update of a learner that always sees the same
+minibatch.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from algos import ranks
+from algos.batch import Batch, make_batch
+from algos.config import LearnerConfig
+from algos.functional import group_advantages, token_shares
+from algos.grpo import GRPOConfig
+from algos.grpo import loss as grpo_loss
+from algos.learner import Learner
+from algos.scoring import Precision
+from rema_agents.episodes import read_episodes
+
+AGENTS = ("meta_0", "reasoner_0")
+LOSS = partial(grpo_loss, config=GRPOConfig())
+TEMPERATURE = 0.7
+
+
+def stored_batch(path: Path) -> Batch:
+    """A minibatch with everything but old log-probabilities."""
+    batch = make_batch(list(read_episodes(path)), AGENTS)
+    adv_S = group_advantages(batch.reward_S, batch.group_S)
+    return batch.with_tensors(
+        adv_BT=adv_S[batch.trajectory_B][:, None].expand_as(batch.turn_BT),
+        share_BT=token_shares(batch.turn_BT, batch.trajectory_B, "token").float(),
+    )
+
+
+def weights(learner: Learner) -> torch.Tensor:
+    return torch.cat([weight.double().flatten().clone() for _, weight in learner.named_weights()])
+
+
+def run(episodes: Path, model: str, settings: dict[str, object]) -> dict[str, object]:
+    settings = dict(settings)
+    updates = int(str(settings.pop("updates", 5)))
+    dtype = torch.bfloat16 if settings.pop("bf16", False) else torch.float32
+    config = LearnerConfig(gradient_checkpointing=False, **settings)  # type: ignore[arg-type]
+    learner = Learner(model, config, Precision(torch.device("cpu"), dtype), temperature=TEMPERATURE)
+    assert learner.scorer.chunked
+    batch = stored_batch(episodes)
+    batch = batch.with_tensors(old_logp_BT=learner.logp(batch))
+    start = weights(learner)
+    metrics = [learner.update(batch, LOSS) for _ in range(updates)]
+    return {"logp": batch.old_logp_BT, "change": weights(learner) - start, "metrics": metrics}
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    episodes, out, model, configurations = sys.argv[1:5]
+    for name, settings in json.loads(configurations).items():
+        result = run(Path(episodes), model, settings)
+        if ranks.is_first():
+            torch.save(result, Path(out) / f"{name}.pt")
+
+
+if __name__ == "__main__":
+    with ranks.ending_together():
+        main()
