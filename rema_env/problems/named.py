@@ -19,6 +19,7 @@ from rema_env.problems.arithmetic import arithmetic
 from rema_env.problems.catalogue import CATALOGUE, Known
 from rema_env.problems.chains import chains
 from rema_env.problems.files import GoldFault, Row, Table, hub_table, load_problems, problems_of
+from rema_env.problems.lazy import lazy_parquet
 from rema_env.problems.listed import Listed
 from rema_env.problems.pairs import Orders, arithmetic_pairs, in_orders, load_pairs, pairs_of
 from rema_env.problems.ranks import ranks
@@ -30,6 +31,7 @@ FAMILIES: dict[str, Callable[..., Any]] = {
     "ranks": ranks,
     "arithmetic-pairs": arithmetic_pairs,
 }
+LAZY_BYTES = 2**28  # a parquet file above this is read a block at a time, as it is drawn from
 _FAMILY = re.compile(rf"({'|'.join(FAMILIES)})(?:-(\d+))?(?:-(train|heldout))?")
 
 
@@ -45,7 +47,8 @@ def load(
 
     Args:
         name: a procedural family with its level (`chains-4`, `arithmetic-2-heldout`), `reasoning-gym/TASK`, a set of
-            the catalogue, with a revision if wanted (`math500@main`), a file, a folder, or a name on the hub.
+            the catalogue, with a revision if wanted (`math500@main`), a file (a parquet file above 256 MiB is read a
+            block at a time, as it is drawn from), a folder, or a name on the hub.
         question_column, answer_column, gold_fault, split: for files and the hub, as `load_problems`.
 
     Raises:
@@ -64,6 +67,9 @@ def load(
     if known in CATALOGUE and not Path(text).exists():
         return load_known(known, revision or None)
     columns = {"question_column": question_column, "answer_column": answer_column}
+    path = Path(name)
+    if path.suffix == ".parquet" and path.is_file() and path.stat().st_size > LAZY_BYTES:
+        return lazy_parquet(path, **columns)
     return load_problems(name, **columns, gold_fault=gold_fault, split=split)
 
 

@@ -6,9 +6,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rema_env.problems import Problems
+import rema_env
+from rema_env.problems import Problems, named
 from rema_env.problems.files import load_problems
 from rema_env.problems.lazy import Lazy, lazy_parquet
+from rema_env.problems.listed import Listed
 from rema_env.transcript import Problem
 
 
@@ -52,6 +54,14 @@ def test_a_fault_is_named_with_its_row_in_the_file(tmp_path: Path) -> None:
     pq.write_table(table, tmp_path / "bad.parquet", row_group_size=5)
     with pytest.raises(ValueError, match="row 11, column 'answer': the cell is missing"):
         list(lazy_parquet(tmp_path / "bad.parquet"))
+
+
+def test_a_big_file_is_read_lazily_by_its_name(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(named.load(file), Listed)
+    monkeypatch.setattr(named, "LAZY_BYTES", 100)
+    source = named.load(file)
+    assert isinstance(source, Lazy)
+    assert rema_env.math_v0(dataset=file).unwrapped.problems.draw(0, 3) == source.draw(0, 3)
 
 
 def test_an_empty_file_is_refused(tmp_path: Path) -> None:
