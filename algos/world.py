@@ -15,8 +15,8 @@ from pettingzoo import AECEnv
 from algos.config import EnvConfig, EvalConfig
 from algos.models import EMBEDDED
 from rema_env.problems import Problems
-from rema_env.registry import resolve
-from rema_env.transcript import Problem
+from rema_env.registry import MakeEnv, resolve
+from rema_env.transcript import Problem, role_of
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,10 @@ def make_world(config: EnvConfig) -> World:
     arguments = _arguments(config)
     if config.dataset_name:
         arguments["problems"] = load(config.dataset_name, config)
-    try:
-        env = factory(**arguments)
-    except TypeError as error:
-        raise ValueError(f"--env {config.env} does not take these settings: {error}") from error
+    env = _made(config.env, factory, arguments)
+    if config.system_prompts == EMBEDDED and (prompts := embedded_prompts(env.possible_agents)):
+        arguments = {"system_prompts": prompts, **arguments}
+        env = _made(config.env, factory, arguments)
     problems = getattr(env.unwrapped, "problems", None)
     if problems is None:
         raise ValueError(
@@ -59,6 +59,20 @@ def make_world(config: EnvConfig) -> World:
         problems=parted("train") if parted else problems,
         heldout=parted("heldout") if parted else None,
     )
+
+
+def _made(name: str, factory: MakeEnv, arguments: Mapping[str, Any]) -> AECEnv:
+    try:
+        return factory(**arguments)
+    except TypeError as error:
+        raise ValueError(f"--env {name} does not take these settings: {error}") from error
+
+
+def embedded_prompts(agents: Sequence[str]) -> dict[str, str]:
+    """The prompts that the embedded model was made with, for those of its roles that an environment has."""
+    from rema_agents.tiny import SYSTEM_PROMPTS
+
+    return {role: text for role, text in SYSTEM_PROMPTS.items() if role in map(role_of, agents)}
 
 
 def load(name: str, config: EnvConfig) -> Problems:
@@ -100,17 +114,13 @@ def _arguments(config: EnvConfig) -> dict[str, Any]:
     own = EnvConfig()
     names = ("process", "max_rounds", "on_cut", "unfinished_reward", "grader")
     arguments = {n: getattr(config, n) for n in names if getattr(config, n) != getattr(own, n)}
-    if config.system_prompts is not None:
+    if config.system_prompts is not None and config.system_prompts != EMBEDDED:
         arguments["system_prompts"] = read_system_prompts(config.system_prompts)
     return arguments | config.env_kwargs
 
 
 def read_system_prompts(name: str) -> Mapping[str, str]:
-    """role -> text, from a YAML file, or the embedded model's own for `embedded`."""
-    if name == EMBEDDED:
-        from rema_agents.tiny import SYSTEM_PROMPTS
-
-        return SYSTEM_PROMPTS
+    """role -> text, from a YAML file."""
     path = Path(name)
     if not path.is_file():
         raise ValueError(f"--system-prompts {name}: there is no such file")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from algos.config import EnvConfig, EvalConfig
-from algos.world import eval_sets, make_world, read_system_prompts
+from algos.world import embedded_prompts, eval_sets, make_world, read_system_prompts
 from rema_env.transcript import Problem
 
 
@@ -67,4 +67,14 @@ def test_a_prompt_file_must_hold_texts_by_role(tmp_path: Path) -> None:
     path.write_text("- a\n- b\n")
     with pytest.raises(ValueError, match="must hold `role: text` lines"):
         read_system_prompts(str(path))
-    assert set(read_system_prompts("embedded")) >= {"meta", "reasoner"}
+
+
+def test_the_embedded_models_prompts_go_to_those_of_its_roles_that_an_environment_has() -> None:
+    def prompt(process: str, agent: str) -> str:
+        env = make_world(EnvConfig(system_prompts="embedded", process=process)).make_env()
+        env.reset(seed=0)
+        return str(env.observe(agent)["messages"][0]["content"])
+
+    assert prompt("multi_turn", "meta_0") == "Plan."
+    assert prompt("multi_turn", "reasoner_0") == prompt("vrp", "reasoner_0") == "Solve."
+    assert embedded_prompts(["solver_0", "critic_0"]) == {}
