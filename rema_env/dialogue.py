@@ -7,27 +7,27 @@ so a dialogue that is continued from a transcript is the dialogue that was playe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, TypedDict
+from dataclasses import replace
+from typing import Any, ClassVar, TypedDict
 
 import numpy as np
 from gymnasium.spaces import Dict, Discrete, Space
 from pettingzoo import AECEnv
 
+from rema_env.limits import DEFAULT_MAX_ROUNDS, Limits, OnCut, as_message, check_continues, ending_of
 from rema_env.problems import Problems
-from rema_env.process import Process, agent_of, final_message
+from rema_env.process import Process, final_message
 from rema_env.render import closing, heading, transcript_text, turn_text
 from rema_env.rewards import ANSWER, Graded, Reward, UnfinishedReward, as_paid, paid_to
 from rema_env.roles import BOX, Tag
 from rema_env.roles import system_prompts as prompts_of
-from rema_env.spaces import MAX_CHARACTERS, Chat, FreeText, valid_unicode
+from rema_env.spaces import Chat, FreeText, valid_unicode
 from rema_env.terms import as_rewards
-from rema_env.transcript import Ending, Finish, Grade, Message, Problem, Transcript, problem_from_json
+from rema_env.transcript import Ending, Grade, Problem, Transcript, problem_from_json
 
-DEFAULT_MAX_ROUNDS = 30
+__all__ = ["DEFAULT_MAX_ROUNDS", "DialogueEnv", "Grader", "Limits", "OnCut", "Settings", "as_message", "ending_of"]
 
 Grader = Callable[[Problem, str], Grade]
-OnCut = Literal["end", "continue"]
 
 
 class Settings(TypedDict, total=False):
@@ -40,72 +40,6 @@ class Settings(TypedDict, total=False):
     on_cut: OnCut
     unfinished_reward: UnfinishedReward
     render_mode: str | None
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What ends a dialogue from outside its rules: the number of rounds, and a cut message (`on_cut="end"`)."""
-
-    max_rounds: int = DEFAULT_MAX_ROUNDS
-    on_cut: OnCut = "end"
-
-    def __post_init__(self) -> None:
-        if self.max_rounds < 1:
-            raise ValueError(f"max_rounds must be at least 1, got {self.max_rounds}")
-        if self.on_cut not in ("end", "continue"):
-            raise ValueError(f"on_cut must be end or continue, got {self.on_cut!r}")
-
-
-def ending_of(process: Process, transcript: Transcript, limits: Limits) -> Ending | None:
-    """How a dialogue ended with its last turn; None while it goes on.
-
-    A lost or overfull seat ends it at once, a cut message does under `on_cut="end"`. A dialogue that is over, by its
-    rules or by the limit on rounds, with a last message that was cut counts as `MESSAGE_LIMIT` in any case.
-    """
-    if not transcript.turns:
-        return None
-    finish = transcript.turns[-1].message.finish
-    if finish is Finish.STOP:
-        return process.ending(transcript) or _round_limit(process, transcript, limits.max_rounds)
-    if finish is Finish.ABORTED:
-        return Ending.ABORTED
-    if finish is Finish.CONTEXT_FULL:
-        return Ending.CONTEXT_FULL
-    if limits.on_cut == "end":
-        return Ending.MESSAGE_LIMIT
-    ending = process.ending(transcript) or _round_limit(process, transcript, limits.max_rounds)
-    return Ending.MESSAGE_LIMIT if ending in (Ending.FINISHED, Ending.ROUND_LIMIT) else ending
-
-
-def _round_limit(process: Process, transcript: Transcript, max_rounds: int) -> Ending | None:
-    """`ROUND_LIMIT` where the opening role would start one round too many, or the rounds' turns are used up."""
-    turns = transcript.turns
-    if len(turns) < max_rounds:
-        return None
-    if len(turns) >= max_rounds * process.turns_per_round:
-        return Ending.ROUND_LIMIT
-    opener = process.roles[0]
-    begun = sum(turn.role == opener for turn in turns)
-    over = begun >= max_rounds and process.next_speaker(transcript) == opener
-    return Ending.ROUND_LIMIT if over else None
-
-
-def as_message(agent: str, action: object) -> Message:
-    """What a live agent said, as it is kept.
-
-    Lone surrogates are replaced; text longer than the action space allows is cut there and counts as cut.
-
-    Raises:
-        TypeError: for anything but a `str` (a `Message` is one).
-    """
-    if not isinstance(action, str):
-        raise TypeError(f"{agent} must say a str or a Message, got {type(action).__name__}: {action!r:.80}")
-    text, finish, thought = valid_unicode(str(action)), Finish.STOP, ""
-    if isinstance(action, Message):
-        finish, thought = action.finish, valid_unicode(action.reasoning)
-    if len(text) > MAX_CHARACTERS:
-        text, finish = text[:MAX_CHARACTERS], Finish.LENGTH
-    return Message(text, finish, thought)
 
 
 class DialogueEnv(AECEnv[str, dict[str, Any], str]):
@@ -330,22 +264,6 @@ class DialogueEnv(AECEnv[str, dict[str, Any], str]):
         if transcript.ending is not None and self._printed <= len(transcript.turns):
             print(closing(transcript, self.rewards))
         self._printed = len(transcript.turns) + 1
-
-
-def check_continues(transcript: Transcript, process: Process, limits: Limits) -> Transcript:
-    """The transcript itself, where it can have come about under these rules.
-
-    Raises:
-        ValueError: naming the first turn that a dialogue of this process could not have had.
-    """
-    so_far = replace(transcript, turns=())
-    for k, turn in enumerate(transcript.turns):
-        if (ending := ending_of(process, so_far, limits)) is not None:
-            raise ValueError(f"the transcript goes on after its end: turn {k} follows {ending}")
-        if turn.agent != (expected := agent_of(process.next_speaker(so_far))):
-            raise ValueError(f"turn {k} of the transcript is {turn.agent}'s, but it is {expected}'s turn")
-        so_far = so_far.said(turn.agent, as_message(turn.agent, turn.message))
-    return so_far
 
 
 def _one_limit(max_rounds: int | None, max_cycles: int | None) -> int:
