@@ -137,7 +137,11 @@ def _spec(grade: Any) -> Spec:
     from rema_env.grading.child import Spec
 
     for name, target in BUILT_IN.items():
-        if f"{type(grade).__module__}:{type(grade).__qualname__}" == target and is_dataclass(grade):
+        if (
+            f"{type(grade).__module__}:{type(grade).__qualname__}" == target
+            and is_dataclass(grade)
+            and not isinstance(grade, type)
+        ):
             return Spec(name, asdict(grade))
     module, path = getattr(grade, "__module__", None), getattr(grade, "__qualname__", None)
     way_out = "move it to the top level of a module of its own and pass it as package.module:function"

@@ -1,8 +1,8 @@
 """Grade anyone's outputs: `python -m rema_env.grading FILE.jsonl` (`-` reads standard input).
 
 Each input line is a JSON object with the fields id, answer and response. Each output line is one with id, score and
-outcome, in the same order; the summary and a progress bar go to standard error. Exit code: 0 where every row was graded,
-1 where some could not be (each is reported with its line number), 2 where the command itself was wrong.
+outcome, in the same order; the summary and a progress bar go to standard error. Exit code: 0 where every row was
+graded, 1 where some could not be (each is reported with its line number), 2 where the command itself was wrong.
 """
 
 from __future__ import annotations
@@ -63,10 +63,16 @@ def _parser() -> argparse.ArgumentParser:
         description="Grade the answers in a JSON Lines file; write one JSON line for each.",
     )
     parser.add_argument("file", metavar="FILE.jsonl", help="rows to grade; - reads standard input")
-    parser.add_argument("--grader", default="math", help=f"{', '.join(BUILT_IN)}, or package.module:function (default math)")
-    parser.add_argument("--rtol", type=float, help="math: relative tolerance for golden answers that are measured values")
+    parser.add_argument(
+        "--grader", default="math", help=f"{', '.join(BUILT_IN)}, or package.module:function (default math)"
+    )
+    parser.add_argument(
+        "--rtol", type=float, help="math: relative tolerance for golden answers that are measured values"
+    )
     for column in ("id", "answer", "response"):
-        parser.add_argument(f"--{column}-column", default=column, metavar="NAME", help=f"where the {column} is (default {column})")
+        parser.add_argument(
+            f"--{column}-column", default=column, metavar="NAME", help=f"where the {column} is (default {column})"
+        )
     parser.add_argument("--workers", type=int, default=2, metavar="N", help="worker processes (default 2)")
     parser.add_argument("--time-limit", type=float, default=5.0, metavar="SECONDS", help="for one answer (default 5)")
     parser.add_argument("--memory-limit", type=float, default=1.0, metavar="GIB", help="for one answer (default 1)")

@@ -12,8 +12,8 @@ _JOINT = re.compile(r"(?:[\s$]|\\[()\[\]])*(?:[,;]|,?\s*(?:\\text\s*\{\s*)?\b(?:
 def find_answer(text: str) -> str | None:
     r"""The content of the last complete, non-empty \boxed{} or \fbox{} outside a think block, or None.
 
-    Boxes joined by a comma, a semicolon, "and" or "or" alone are one answer and come back joined by commas. A nested box
-    is part of the outer one. `\boxed 41` without braces counts where a number follows. Linear in the text.
+    Boxes joined by a comma, a semicolon, "and" or "or" alone are one answer and come back joined by commas. A nested
+    box is part of the outer one. `\boxed 41` without braces counts where a number follows. Linear in the text.
     """
     text = _outside_thinking(text)
     start = min((at for at in (text.find("\\boxed"), text.find("\\fbox")) if at >= 0), default=-1)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,7 +59,8 @@ class Child:
             start_new_session=True,
             env=os.environ | {"PYTHONPATH": os.pathsep.join(_import_path()), "OMP_NUM_THREADS": "1"},
         )
-        assert self.process.stdin is not None and self.process.stdout is not None
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
         self._sink, self._source = self.process.stdin, self.process.stdout
         for pipe in (self._sink, self._source):
             os.set_blocking(pipe.fileno(), False)
@@ -95,10 +97,8 @@ class Child:
 
     def signal_group(self) -> None:
         """SIGKILL to the worker's process group; may be called from any thread."""
-        try:
+        with suppress(ProcessLookupError, PermissionError):  # gone already
             os.killpg(self.process.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            pass  # gone already
 
     def _send(self, data: bytes, deadline: float) -> None:
         rest = memoryview(data)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
-from rema_env.grading.expression import Call, Expr, Name, Number
+from rema_env.grading.expression import Expr, Name, Number
 
 QUICK_BITS = 4_096  # enough for 2^2024 and 100!, and cheap in the calling process
 FULL_BITS = 1 << 18

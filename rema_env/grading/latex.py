@@ -48,7 +48,9 @@ _LAYOUT = re.compile(
     r"\\(?:left|right|middle)(?![a-zA-Z])\s*\.?|\\[bB]igg?[lrm]?(?![a-zA-Z])|\\!|(?<!\\)\$|(?<!\\)\\[()\[\]]|\\v?phantom\b"
     r"|\\(?:displaystyle|textstyle|scriptstyle|limits|nolimits|mathstrut|strut|nonumber|boldmath)(?![a-zA-Z])"
 )
-_SPACE = re.compile(r"(?<!\\)\\[,;: >\n]|~|\\(?:quad|qquad|enspace|thinspace|medspace)(?![a-zA-Z])|\\[hv]space\*?\{[^{}]*\}")
+_SPACE = re.compile(
+    r"(?<!\\)\\[,;: >\n]|~|\\(?:quad|qquad|enspace|thinspace|medspace)(?![a-zA-Z])|\\[hv]space\*?\{[^{}]*\}"
+)
 _ALIAS = {
     r"\dfrac": r"\frac", r"\tfrac": r"\frac", r"\cfrac": r"\frac", r"\dbinom": r"\binom", r"\tbinom": r"\binom",
     r"\leq": r"\le", r"\leqslant": r"\le", r"\leqq": r"\le", r"\geq": r"\ge", r"\geqslant": r"\ge", r"\geqq": r"\ge",

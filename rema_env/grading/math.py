@@ -1,8 +1,8 @@
 r"""Mathematical answers: the last \boxed{} of a message against the golden answer.
 
-In order: the same text once cleaned; the same words; the same structure with the same quantities, told by exact arithmetic
-and floats (all this in the calling process, linear in the text, without sympy); and for what is still open, high precision
-and math-verify, which only workers run.
+In order: the same text once cleaned; the same words; the same structure with the same quantities, told by exact
+arithmetic and floats (all this in the calling process, linear in the text, without sympy); and for what is still open,
+high precision and math-verify, which only workers run.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
-from rema_env.grading.answer import Answer, Quantity, Relation, read_answer
+from rema_env.grading.answer import Answer, Quantity
 from rema_env.grading.boxed import find_answer
-from rema_env.grading.compare import Judge, Verdict, any_of, same_answer
+from rema_env.grading.compare import same_answer
 from rema_env.grading.exact import QUICK_BITS, Inexact, exact
 from rema_env.grading.expression import Call, Expr, Number
 from rema_env.grading.latex import Unreadable, clean, tokens
 from rema_env.grading.numeric import FLOAT, Point, Unsure, points, value
+from rema_env.grading.structure import read_answer
+from rema_env.grading.verdict import Judge, Verdict, any_of
 from rema_env.grading.words import (
     as_number,
     clock,
@@ -100,7 +102,7 @@ class MathGrader:
 
 @dataclass(frozen=True)
 class _Reading:
-    """An answer as far as it can be understood: cleaned text, words or not, structure or None, what is wrong or None."""
+    """An answer as far as it is understood: cleaned text, whether it is words, structure or None, fault or None."""
 
     text: str
     words: bool
@@ -124,6 +126,11 @@ def _read(answer: str) -> _Reading:
         return _Reading(text, is_words(text), None, None)
 
 
+def forget() -> None:
+    """Drop the readings remembered so far (they only save time)."""
+    _read.cache_clear()
+
+
 def _same(gold: _Reading, said: _Reading, judge: Judge) -> Verdict:
     if "," not in gold.text and tokens(gold.text) == tokens(said.text):
         return True
@@ -140,7 +147,7 @@ def _same(gold: _Reading, said: _Reading, judge: Judge) -> Verdict:
 
 
 def _readings(gold: _Reading, said: _Reading) -> list[Answer]:
-    """What was said, read in each way that the notation allows: `100,200` as a list too, `four` as 4, `(C) 12` as 12."""
+    """What was said, read in each way the notation allows: `100,200` as a list too, `four` as 4, `(C) 12` as 12."""
     texts = [(said.text, False)] if "," in said.text and not isinstance(gold.answer, Quantity) else []
     word, bare = as_number(said.text), without_option(said.text)
     texts += [(other, True) for other in (word, bare) if other and other != said.text]
@@ -241,6 +248,3 @@ class _Sure:
         from rema_env.grading.proof import by_math_verify
 
         return by_math_verify(gold, said)
-
-
-__all__ = ["LONGEST_ANSWER", "LONGEST_BOX", "MathGrader", "Relation", "is_measured"]

@@ -102,7 +102,10 @@ def points(*exprs: Expr, count: int = 6) -> list[Point]:
         rows = [{name: Fraction(rng.randint(2, 24)) for name in variables} for _ in range(2 * count)]
     elif variables:
         rows = [
-            {name: Fraction(rng.randint(1100, 4900), 1009) * (1 if k < 4 else rng.choice((-1, 1))) for name in variables}
+            {
+                name: Fraction(rng.randint(1100, 4900), 1009) * (1 if k < 4 else rng.choice((-1, 1)))
+                for name in variables
+            }
             for k in range(count)
         ]
     bases: tuple[int | None, ...] = (None, 10) if "bare_log" in used else (None,)
@@ -298,9 +301,9 @@ class _Evaluation:
         near = round(x)
         if abs(x - near) < 10.0 ** (6 - self.arithmetic.digits) * max(1, abs(near)):
             return int(near)
-        return int(math.floor(x)) if op == "floor" else int(math.ceil(x))
+        return int(math.floor(x) if op == "floor" else math.ceil(x))  # noqa: RUF046 mpmath floors to a float
 
     def whole(self, x: Value) -> int:
         if abs(x) > 1e15 or abs(x - round(x.real)) > 1e-9:
             raise Unsure("a whole number was expected")
-        return int(round(x.real))
+        return int(round(x.real))  # noqa: RUF046 mpmath rounds to a float

@@ -1,8 +1,8 @@
 """Worker processes that can be killed: every answer gets a grade within its time and memory limit.
 
-Each worker is a plain subprocess (see `worker`) kept by one thread of this process, which starts it, hands it one answer
-at a time, kills it when the answer exceeds its limits, and starts the next. Nothing is forked from a process that may
-have threads or a GPU, nothing imports the caller's `__main__`, and a dead worker costs only the answer it held.
+Each worker is a plain subprocess (see `worker`) kept by one thread of this process, which starts it, hands it one
+answer at a time, kills it when the answer exceeds its limits, and starts the next. Nothing is forked from a process that
+may have threads or a GPU, nothing imports the caller's `__main__`, and a dead worker costs only the answer it held.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import queue
 import threading
 from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import Any
 
 from rema_env.grading.child import Child, Died, Late, LoadError, Spec
 from rema_env.transcript import Grade, Outcome, Problem, problem_to_json
@@ -135,10 +136,10 @@ class Pool:
                     break
         return Grade(0.0, Outcome.CRASHED)
 
-    def _reported(self, number: int, job: _Job, answer: dict[str, object]) -> Grade:
+    def _reported(self, number: int, job: _Job, answer: dict[str, Any]) -> Grade:
         """The worker's report as a grade; one that ran out of memory is not used again."""
         if "failed" not in answer:
-            return Grade(float(str(answer["score"])), Outcome(answer["outcome"]), answer["extracted"])  # type: ignore[arg-type]
+            return Grade(answer["score"], Outcome(answer["outcome"]), answer["extracted"])
         log.warning("grading the answer to problem %s: %s", job.problem.id, answer["why"])
         if answer["failed"] == Outcome.OUT_OF_MEMORY:
             self._drop(number)
@@ -160,7 +161,9 @@ class Pool:
             except (Died, Late) as error:
                 if self._closed:
                     raise Died(unasked=True) from None
-                raise RuntimeError(f"a grading worker did not start ({error!r}); its own words are on standard error") from None
+                raise RuntimeError(
+                    f"a grading worker did not start ({error!r}); its own words are on standard error"
+                ) from None
         return child
 
     def _drop(self, number: int) -> None:

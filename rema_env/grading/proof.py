@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rema_env.grading.exact import FULL_BITS, Inexact, exact
-from rema_env.grading.expression import Call, Expr
+from rema_env.grading.expression import Expr
 from rema_env.grading.numeric import Arithmetic, Point, Unsure, points, value
 
 _DIGITS = (80, 160)
@@ -19,8 +19,8 @@ _DIGITS = (80, 160)
 def proven(gold: Expr, said: Expr) -> bool:
     """Whether the two are the same number, or the same function of their names.
 
-    Rational values of up to 2^18 bits are compared exactly. Everything else is evaluated at fixed points to 80 and to 160
-    digits: a difference that is truly zero shrinks with the precision, one that is merely tiny does not. What cannot be
+    Rational values of up to 2^18 bits are compared exactly. Everything else is evaluated at fixed points to 80 and to
+    160 digits: a difference that is truly zero shrinks with the precision, one that is merely tiny does not. What cannot be
     evaluated (too big, undefined) counts as different.
     """
     try:
@@ -30,7 +30,7 @@ def proven(gold: Expr, said: Expr) -> bool:
 
 
 def proportional(gold: Expr, said: Expr) -> int:
-    """The sign of the constant c in `said = c * gold`, 0 where there is none: equations `gold = 0` and `said = 0` agree."""
+    """The sign of c in `said = c * gold` for a constant c, so that `gold = 0` is `said = 0`; 0 where there is none."""
     all_points = points(gold, said)
     if not all_points[0].names:
         return 0
@@ -42,13 +42,15 @@ def proportional(gold: Expr, said: Expr) -> int:
         return 0
 
     def gap(point: Point, _: bool) -> tuple[Any, Any, Any]:
-        return _gap(lambda d: value(said, point, _mp(d)) - first[_DIGITS.index(d)] * value(gold, point, _mp(d)), gold, point)
+        return _gap(
+            lambda d: value(said, point, _mp(d)) - first[_DIGITS.index(d)] * value(gold, point, _mp(d)), gold, point
+        )
 
     return (1 if first[1].real > 0 else -1) if _vanishes(gold, said, gap) else 0
 
 
 def _vanishes(gold: Expr, said: Expr, gap: Callable[[Point, bool], tuple[Any, Any, Any]]) -> bool:
-    """Whether the gap is zero wherever the gold is real, under one reading of a bare log; on all of the plane if nowhere."""
+    """Whether the gap is zero wherever the gold is real (everywhere, if nowhere), under one reading of a bare log."""
     groups: dict[int | None, list[Point]] = {}
     for point in points(gold, said):
         groups.setdefault(point.log_base, []).append(point)
@@ -127,13 +129,11 @@ def by_math_verify(gold: str, said: str) -> bool:
     config = [LatexExtractionConfig()]
     try:
         sides = [
-            parse(f"\\boxed{{{text}}}", config, fallback_mode="no_fallback", parsing_timeout=None) for text in (gold, said)
+            parse(f"\\boxed{{{text}}}", config, fallback_mode="no_fallback", parsing_timeout=None)
+            for text in (gold, said)
         ]
         if not all(sides):
             return False
         return bool(verify(*sides, float_rounding=12, numeric_precision=60, timeout_seconds=None))
     except (TimeoutException, RecursionError):
         return False
-
-
-__all__ = ["Call", "by_math_verify", "proportional", "proven"]

@@ -44,15 +44,13 @@ _define("volume", "1/1000", "ml milliliter millilitre")
 # Bare words that are units though they are short enough to be products of variables.
 _BARE = frozenset("mm cm km in ft yd mi kg gm lb sec min hr mph kmph usd pct am pm units unit deg days day".split())
 _HEDGES = frozenset(
-    "or and maybe not perhaps possibly probably either if unless but else otherwise wrong incorrect except between no none"
-    " never than least most over under above below plus minus times squared cubed hundred thousand million billion dozen"
-    " half more less fewer to neither nor where when for all any".split()
+    "or and maybe not perhaps possibly probably either if unless but else otherwise wrong incorrect except between no"
+    " none never than least most over under above below plus minus times squared cubed hundred thousand million billion"
+    " dozen half more less fewer to neither nor where when for all any".split()
 )
 _PLAIN = re.compile(r"[A-Za-z°][A-Za-z.°/ \-]*(?:\^?\d)?")
 _TEXT_UNIT = re.compile(r"\\text\s*\{([^{}]*)\}\s*(?:\^\s*\{?\s*(\d)\s*\}?)?$")
-_BARE_UNIT = re.compile(
-    r"(?<=[\d)}\s])([A-Za-z][A-Za-z.]*(?: [A-Za-z][A-Za-z.]*){0,3})\s*(?:\^\s*\{?\s*(\d)\s*\}?)?$"
-)
+_BARE_UNIT = re.compile(r"(?<=[\d)}\s])([A-Za-z][A-Za-z.]*(?: [A-Za-z][A-Za-z.]*){0,3})\s*(?:\^\s*\{?\s*(\d)\s*\}?)?$")
 _SPACED_LETTER = re.compile(r"(?<=[\d)}a-z])\\,\s*([a-zA-Z])\s*(?:\^\s*\{?(\d)\}?)?$")
 _DEGREES = re.compile(r"\^\s*\\circ\s*(?:\\text\s*\{\s*)?[CF]\s*\}?$")
 _OF_AN_ANGLE = re.compile(r"\\?(?:sin|cos|tan|cot|sec|csc)")

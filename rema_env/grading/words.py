@@ -27,8 +27,8 @@ _EMPTY = re.compile(
 _NUMBER_WORDS = {
     word: str(number)
     for number, word in enumerate(
-        "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
-        " eighteen nineteen twenty".split()
+        "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen"
+        " seventeen eighteen nineteen twenty".split()
     )
 }
 
@@ -41,7 +41,9 @@ def plain(text: str) -> str:
 def is_words(text: str) -> bool:
     """Whether a cleaned golden answer is words rather than mathematics."""
     outside = _TEXT.sub("", text)
-    if any(len(_letters(found[1])) > 0 and text[: found.start()].rstrip(" {")[-1:] != "_" for found in _TEXT.finditer(text)):
+    if any(
+        len(_letters(found[1])) > 0 and text[: found.start()].rstrip(" {")[-1:] != "_" for found in _TEXT.finditer(text)
+    ):
         inside = "".join(found[1] for found in _TEXT.finditer(text))
         joined = re.fullmatch(r"[\s,]*(?:and|or)[\s,]*", inside)
         return not joined and not re.search(r"[\d=<>^]|\\[a-z]", outside)

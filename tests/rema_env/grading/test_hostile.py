@@ -35,7 +35,9 @@ HOSTILE = st.one_of(
     NUMBERS.map(lambda n: f"(({n}!)!)!"),
     st.tuples(NUMBERS, TOWER).map(lambda pair: rf"\sum_{{k={pair[0]}}}^{{{pair[1]}}} k^k"),
     st.tuples(TOWER, TOWER).map(lambda pair: rf"\int_0^{{{pair[0]}}} e^{{x^{{{pair[1]}}}}} dx"),
-    st.tuples(st.sampled_from(["{", "(", "\\sqrt{", "\\frac{1}{", "|", "[", "-"]), st.integers(500, 5000)).map(lambda p: p[0] * p[1]),
+    st.tuples(st.sampled_from(["{", "(", "\\sqrt{", "\\frac{1}{", "|", "[", "-"]), st.integers(500, 5000)).map(
+        lambda p: p[0] * p[1]
+    ),
     st.integers(10_000, 1_000_000).map(lambda n: "9" * n),
     SOUP,
     st.text(max_size=200),
@@ -46,7 +48,9 @@ def gather(count: int) -> list[str]:
     """The listed hostile answers and enough drawn ones."""
     drawn: list[str] = []
 
-    @settings(max_examples=2 * count, database=None, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=2 * count, database=None, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck)
+    )
     @given(HOSTILE)
     def draw(answer: str) -> None:
         drawn.append(answer)
@@ -73,7 +77,9 @@ def tree_bytes() -> int:
 def check_hostile_among_easy(hostile_count: int, easy_count: int, limit: float) -> dict[str, float]:
     """All come back, the easy ones exactly right, within the time that the issue of limits allows; no process left."""
     golds = ["3", r"\sqrt{2}", r"\{1, 2\}", "x^2+1", r"\int_0^1 2x dx"]
-    hostile = [(Problem(f"h{k}", "?", golds[k % 5]), f"\\boxed{{{text}}}") for k, text in enumerate(gather(hostile_count))]
+    hostile = [
+        (Problem(f"h{k}", "?", golds[k % 5]), f"\\boxed{{{text}}}") for k, text in enumerate(gather(hostile_count))
+    ]
     mixed: list[tuple[Problem, str]] = easy(easy_count)
     for k, row in enumerate(hostile):
         mixed.insert(k * (easy_count // hostile_count + 1), row)
@@ -117,14 +123,20 @@ def never_raises(answer: str, gold: str) -> None:
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.one_of(SOUP, st.text(max_size=80)), st.sampled_from(["3", r"\sqrt{2}", r"\{1,2\}", "x<3", r"\text{A}", "x^2=1", "52_8"]))
+@given(
+    st.one_of(SOUP, st.text(max_size=80)),
+    st.sampled_from(["3", r"\sqrt{2}", r"\{1,2\}", "x<3", r"\text{A}", "x^2=1", "52_8"]),
+)
 def test_no_exception_escapes_the_fast_path(answer: str, gold: str) -> None:
     never_raises(answer, gold)
 
 
 @pytest.mark.long
 @settings(max_examples=20_000, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-@given(st.one_of(SOUP, st.text(max_size=80)), st.sampled_from(["3", r"\sqrt{2}", r"\{1,2\}", "x<3", r"\text{A}", "x^2=1", "52_8"]))
+@given(
+    st.one_of(SOUP, st.text(max_size=80)),
+    st.sampled_from(["3", r"\sqrt{2}", r"\{1,2\}", "x<3", r"\text{A}", "x^2=1", "52_8"]),
+)
 def test_no_exception_escapes_in_twenty_thousand_strings(answer: str, gold: str) -> None:
     never_raises(answer, gold)
     GRADE(Problem("1", "?", gold), f"\\boxed{{{answer}}}")

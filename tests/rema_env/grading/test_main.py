@@ -56,7 +56,9 @@ def test_bad_rows_are_reported_with_their_line_and_the_rest_is_graded(
 
 
 def test_bytes_that_are_no_text_are_a_bad_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "rows.jsonl").write_bytes(b'{"answer": "\xff", "response": ""}\n{"answer": "3", "response": "\\\\boxed{3}"}\n')
+    (tmp_path / "rows.jsonl").write_bytes(
+        b'{"answer": "\xff", "response": ""}\n{"answer": "3", "response": "\\\\boxed{3}"}\n'
+    )
     assert main([str(tmp_path / "rows.jsonl")]) == 1
     lines, err = graded(capsys)
     assert [line["score"] for line in lines] == [1.0]
@@ -110,7 +112,9 @@ def test_a_reader_that_leaves_early_ends_the_command_quietly(tmp_path: Path) -> 
         (["-", "--workers", "0"], "at least 1"),
     ],
 )
-def test_a_command_that_cannot_work_says_why(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_command_that_cannot_work_says_why(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(arguments) == 2
     assert words in capsys.readouterr().err
 
@@ -118,6 +122,9 @@ def test_a_command_that_cannot_work_says_why(arguments: list[str], words: str, c
 def test_no_code_in_a_file_is_ever_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     evil = "__import__('os').system('touch pwned')"
-    rows = [{"id": 1, "answer": "3", "response": f"\\boxed{{{evil}}}"}, {"id": 2, "answer": evil, "response": f"\\boxed{{{evil}}}"}]
+    rows = [
+        {"id": 1, "answer": "3", "response": f"\\boxed{{{evil}}}"},
+        {"id": 2, "answer": evil, "response": f"\\boxed{{{evil}}}"},
+    ]
     main([write(tmp_path / "rows.jsonl", rows)])
     assert not (tmp_path / "pwned").exists()

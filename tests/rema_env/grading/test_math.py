@@ -50,7 +50,11 @@ POLICY = {"V286": 1, "V390": 1}  # debatable rows that docs/grading.md decides t
 
 @pytest.mark.parametrize("kind", sorted({row["kind"] for row in PAIRS}))
 def test_every_pair_scores_as_expected(kind: str) -> None:
-    got = {row["id"]: GRADE(Problem(row["id"], "?", row["answer"]), response(row)).score for row in PAIRS if row["kind"] == kind}
+    got = {
+        row["id"]: GRADE(Problem(row["id"], "?", row["answer"]), response(row)).score
+        for row in PAIRS
+        if row["kind"] == kind
+    }
     assert got == {row["id"]: POLICY.get(row["id"], row["expected"]) for row in PAIRS if row["kind"] == kind}
 
 
@@ -97,7 +101,10 @@ def test_every_gold_answer_scores_against_itself() -> None:
 
 @pytest.mark.skipif("REMA_DATA" not in os.environ, reason="REMA_DATA names the folder of data sets")
 def test_every_gold_answer_scores_against_itself_in_another_spelling() -> None:
-    changed = [(a, a.replace(r"\frac", r"\dfrac").replace(r"\left", "").replace(r"\right", "").replace(" ", "  ")) for _, a in golds()]
+    changed = [
+        (a, a.replace(r"\frac", r"\dfrac").replace(r"\left", "").replace(r"\right", "").replace(" ", "  "))
+        for _, a in golds()
+    ]
     different = {(a, b) for a, b in changed if a != b}
     assert len(different) > 1000
     assert [pair for pair in different if score(*pair) != 1.0] == []

@@ -205,7 +205,12 @@ def test_limits_must_be_positive(options: dict[str, int]) -> None:
 def run(code: str, **options: object) -> subprocess.CompletedProcess[str]:
     """A script without a main guard, read from standard input."""
     return subprocess.run(
-        [sys.executable, "-W", "error"], input=textwrap.dedent(code), capture_output=True, text=True, timeout=60, **options  # type: ignore[call-overload]
+        [sys.executable, "-W", "error"],
+        input=textwrap.dedent(code),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        **options,  # type: ignore[call-overload]
     )
 
 

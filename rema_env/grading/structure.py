@@ -1,0 +1,228 @@
+"""From cleaned LaTeX to answers: what is a list, a set, a point, a relation, a matrix, and which parts it has.
+
+Only the structure is read here; each quantity in it goes to `grammar`, without its unit.
+"""
+
+from __future__ import annotations
+
+import re
+
+from rema_env.grading.answer import (
+    Answer,
+    Based,
+    Bracket,
+    Builder,
+    Dots,
+    Listing,
+    Matrix,
+    Quantity,
+    Ratio,
+    Reals,
+    Relation,
+    Residue,
+    Union,
+)
+from rema_env.grading.grammar import read
+from rema_env.grading.latex import Unreadable, lexemes, tokens
+from rema_env.grading.units import split_unit
+from rema_env.grading.words import without_prefix
+
+SIGNS = {
+    "=": "=", "<": "<", ">": ">", "\\le": "<=", "\\ge": ">=", "\\ne": "!=", "\\approx": "~", "\\simeq": "~",
+    "\\in": "in", "\\equiv": "=",
+}  # fmt: skip
+_OPENERS = {
+    "(": ")",
+    "[": "]",
+    "\\{": "\\}",
+    "{": "}",
+    "\\langle": "\\rangle",
+    "\\lfloor": "\\rfloor",
+    "\\lceil": "\\rceil",
+}
+_CLOSERS = frozenset([")", "]", "\\}", "}", "\\rangle", "\\rfloor", "\\rceil"])
+_FOREIGN = frozenset(["\\int", "\\iint", "\\oint", "\\lim", "\\det"])
+_BASED = re.compile(
+    r"(-?)\s*(?:\\text\s*\{\s*([0-9A-Za-z]+)\s*\}|\(?([0-9]+(?:\.[0-9]+)?|[A-F]*[0-9][0-9A-F]*)\)?)\s*_\s*(?:\{\s*(?:\\text\s*\{)?\s*(\w+)\s*\}?\s*\}|(\d+))"
+)
+_BASE_WORDS = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10}
+_RESIDUE = re.compile(
+    r"(.*?)\s*\(?\s*(?:\\pmod|\\mod|\\text\s*\{\s*mod\s*\}|\bmod)\b\s*\{?\s*([^{}()]+?)\s*\}?\s*\)?", re.DOTALL
+)
+_PLAIN_THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
+_SPACED_THOUSANDS = re.compile(r"(?<![\d.,/] )(?<![\d.,/])\d{1,3}(?: \d{3})+(?!\d|\s*/|,\d)")
+_REALS = re.compile(r"\\mathbb\s*\{?\s*R\s*\}?|(?:\\text\s*\{)?\s*(?:all )?real numbers?\s*\}?")
+_DEPTH = 20
+
+
+def read_answer(text: str, *, thousands: bool = True, depth: int = 0) -> Answer:
+    """The structure of a cleaned answer. Raises Unreadable.
+
+    `thousands`: outside brackets, `48,250` is one number; without it, a list of two.
+    """
+    if depth > _DEPTH:
+        raise Unreadable("nested too deeply")
+    text = without_prefix(text)
+    if not text:
+        raise Unreadable("nothing")
+    if _REALS.fullmatch(text):
+        return Reals()
+    if thousands:
+        text = _joined_thousands(text)
+    return _read(_Spans(text), depth)
+
+
+class _Spans:
+    """The tokens of a text, and where its brackets are."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.lexemes = lexemes(text)
+        self.tokens = [token for token, _, _ in self.lexemes]
+
+    def split(self, separators: frozenset[str] | dict[str, str]) -> tuple[list[str], list[str]]:
+        """The texts between the separators that stand outside all brackets, and those separators."""
+        parts, found, depth, begin = [], [], 0, 0
+        for token, start, end in self.lexemes:
+            depth += (token in _OPENERS or token == "\\begin") - (token in _CLOSERS or token == "\\end")
+            depth = max(depth, 0)
+            if depth == 0 and token in separators:
+                parts.append(self.text[begin:start].strip())
+                found.append(token)
+                begin = end
+        return [*parts, self.text[begin:].strip()], found
+
+    def is_one_bracket(self) -> bool:
+        """Whether the first bracket closes at the very end."""
+        depth = 0
+        for number, token in enumerate(self.tokens):
+            depth += (token in _OPENERS) - (token in _CLOSERS)
+            if not depth:
+                return number == len(self.tokens) - 1
+        return False
+
+    def inside(self) -> str:
+        """The text between the first and the last token."""
+        return self.text[self.lexemes[0][2] : self.lexemes[-1][1]].strip()
+
+
+_SEPARATORS = frozenset([",", ";", "and", "or", "\\\\"])
+
+
+def _read(spans: _Spans, depth: int) -> Answer:
+    parts, found = spans.split(_SEPARATORS)
+    if found:
+        return _listing(parts, found, depth)
+    residue = _residue(spans.text, depth)
+    if residue:
+        return residue
+    parts, signs = spans.split(SIGNS)
+    if signs:
+        return _relation(parts, signs, depth)
+    for separator, kind in (("\\cup", Union), (":", Ratio)):
+        parts, found = spans.split(frozenset([separator]))
+        if found:
+            return kind(tuple(_again(part, depth) for part in parts))
+    return _single(spans, depth)
+
+
+def _again(part: str, depth: int) -> Answer:
+    return read_answer(part, thousands=False, depth=depth + 1)
+
+
+def _listing(parts: list[str], found: list[str], depth: int) -> Answer:
+    kept = [part for part in parts if part]
+    if not kept:
+        raise Unreadable("separators alone")
+    if len(kept) == 1:
+        return _again(kept[0], depth)
+    joined = "or" if "or" in found else "and" if "and" in found else ","
+    return Listing(tuple(_again(part, depth) for part in kept), joined)
+
+
+def _relation(parts: list[str], signs: list[str], depth: int) -> Answer:
+    if not parts[0] and len(parts) == 2 and signs[0] in ("=", "\\approx"):
+        return _again(parts[1], depth)  # "= 5", "\\approx 8.24"
+    if not all(parts):
+        raise Unreadable("a relation with nothing on one side")
+    return Relation(tuple(_again(part, depth) for part in parts), tuple(SIGNS[sign] for sign in signs))
+
+
+def _single(spans: _Spans, depth: int) -> Answer:
+    if spans.tokens == ["\\ldots"]:
+        return Dots()
+    if not spans.tokens:
+        raise Unreadable("nothing")
+    first, last = spans.tokens[0], spans.tokens[-1]
+    if first == "\\begin" and "matrix" in spans.text:
+        return _matrix(spans.text, depth)
+    if first in ("(", "[", "\\{", "\\langle") and last in (")", "]", "\\}", "\\rangle") and spans.is_one_bracket():
+        return _bracket(first, _Spans(spans.inside()), last, depth)
+    based = _BASED.fullmatch(spans.text)
+    if based:
+        return _based(based)
+    return _quantity(spans.text)
+
+
+def _bracket(opener: str, inner: _Spans, closer: str, depth: int) -> Answer:
+    """A point, an interval or a set; the content itself where parentheses hold one thing."""
+    if opener == "\\{":
+        for bar in ("|", ":"):
+            sides, found = inner.split(frozenset([bar]))
+            if len(found) == 1 and sides[0] and len(sides[0]) < 40:
+                return Builder(_again(sides[1], depth))
+    items, found = inner.split(frozenset([",", ";"]))
+    if not all(items):
+        raise Unreadable("an empty place between brackets")
+    if not found and opener + closer in ("()", "[]"):
+        return _again(items[0], depth)
+    return Bracket(opener, tuple(_again(item, depth) for item in items), closer)
+
+
+def _matrix(text: str, depth: int) -> Answer:
+    opening = re.match(r"\\begin\s*\{([bpBvV]?matrix)\*?\}", text)
+    closing = re.search(r"\\end\s*\{([bpBvV]?matrix)\*?\}$", text)
+    if not opening or not closing or text.count("\\begin") != 1:
+        raise Unreadable("a matrix in something else")
+    body = text[opening.end() : closing.start()].strip()
+    rows = [row for row in body.split("\\\\") if row.strip()]
+    return Matrix(tuple(tuple(read_answer(cell.strip(), depth=depth + 1) for cell in row.split("&")) for row in rows))
+
+
+def _based(match: re.Match[str]) -> Answer:
+    digits = (match[2] or match[3]).upper()
+    written = (match[4] or match[5]).lower()
+    base = int(written) if written.isdigit() else _BASE_WORDS.get(written, 0)
+    if not 2 <= base <= 36:
+        raise Unreadable(f"the base {written}")
+    if base == 10 and digits.isdigit():
+        return _quantity(match[1] + digits)
+    return Based(match[1] + (digits.lstrip("0") or "0"), base)
+
+
+def _residue(text: str, depth: int) -> Answer | None:
+    if "mod" not in text:
+        return None
+    match = _RESIDUE.fullmatch(text)
+    if not match or not match[1].strip():
+        return None
+    return Residue(read_answer(match[1], depth=depth + 1), _quantity(match[2]))
+
+
+def _quantity(text: str) -> Quantity:
+    bare, unit = split_unit(text)
+    parts = tokens(bare)
+    if any(part in _FOREIGN for part in parts):
+        return Quantity(None, bare, unit)
+    return Quantity(read(parts), bare, unit)
+
+
+def _joined_thousands(text: str) -> str:
+    """Without the separators of thousands, where no bracket makes them commas of a list."""
+    if not re.search(r"\d[, ]\d{3}", text):
+        return text
+    opened = re.search(r"[(\[]|\\\{|\\langle", text)
+    if opened and "," in text[opened.start() :]:
+        return text
+    text = _PLAIN_THOUSANDS.sub(lambda match: match.group().replace(",", ""), text)
+    return _SPACED_THOUSANDS.sub(lambda match: match.group().replace(" ", ""), text)
