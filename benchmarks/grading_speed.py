@@ -2,9 +2,9 @@
 
     REMA_DATA=folder/of/data/sets python -m benchmarks.grading_speed
 
-Half of the answers are the gold as it stands, a fifth are right in another form, the rest are wrong. Both sides grade the
-same answers in alternating rounds; the last line is a JSON object with `speedup`, answers per second and the times of
-single answers in milliseconds.
+Half of the answers are the gold as it stands, a fifth are right in another form, the rest are wrong. Both sides grade
+the same answers in alternating rounds; the last line is a JSON object with `speedup`, answers per second and the times
+of single answers in milliseconds.
 """
 
 from __future__ import annotations

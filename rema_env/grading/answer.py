@@ -1,4 +1,4 @@
-"""What an answer is: a quantity, a list, a set, a point, an interval, a relation, a matrix, ... `structure` reads it."""
+"""What an answer is: a quantity, a list, a set, a point, an interval, a relation, a matrix. `structure` reads it."""
 
 from __future__ import annotations
 

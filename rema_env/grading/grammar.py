@@ -16,8 +16,8 @@ FUNCTIONS = frozenset(
 )
 _GREEK = frozenset(
     "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi chi psi"
-    " omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega hbar ell infty mho odot prime triangle angle circ"
-    " nabla partial".split()
+    " omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega hbar ell infty mho odot prime triangle angle"
+    " circ nabla partial".split()
 )
 _ACCENTS = frozenset("hat bar vec tilde dot ddot overline overrightarrow widehat mathbb mathcal mathfrak text".split())
 _CLOSERS = {"(": ")", "[": "]", "{": "}", "\\{": "\\}", "|": "|", "\\lfloor": "\\rfloor", "\\lceil": "\\rceil"}

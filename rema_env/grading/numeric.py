@@ -301,7 +301,7 @@ class _Evaluation:
         near = round(x)
         if abs(x - near) < 10.0 ** (6 - self.arithmetic.digits) * max(1, abs(near)):
             return int(near)
-        return int(math.floor(x) if op == "floor" else math.ceil(x))  # noqa: RUF046 mpmath floors to a float
+        return int(math.floor(x) if op == "floor" else math.ceil(x))  # mpmath floors to a float
 
     def whole(self, x: Value) -> int:
         if abs(x) > 1e15 or abs(x - round(x.real)) > 1e-9:

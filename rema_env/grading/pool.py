@@ -1,8 +1,8 @@
 """Worker processes that can be killed: every answer gets a grade within its time and memory limit.
 
 Each worker is a plain subprocess (see `worker`) kept by one thread of this process, which starts it, hands it one
-answer at a time, kills it when the answer exceeds its limits, and starts the next. Nothing is forked from a process that
-may have threads or a GPU, nothing imports the caller's `__main__`, and a dead worker costs only the answer it held.
+answer at a time, kills it when the answer exceeds its limits, and starts the next. Nothing is forked from a process
+that may have threads or a GPU, nothing imports the caller's `__main__`, and a dead worker costs only what it held.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ def proven(gold: Expr, said: Expr) -> bool:
     """Whether the two are the same number, or the same function of their names.
 
     Rational values of up to 2^18 bits are compared exactly. Everything else is evaluated at fixed points to 80 and to
-    160 digits: a difference that is truly zero shrinks with the precision, one that is merely tiny does not. What cannot be
-    evaluated (too big, undefined) counts as different.
+    160 digits: a difference that is truly zero shrinks with the precision, one that is merely tiny does not. What
+    cannot be evaluated (too big, undefined) counts as different.
     """
     try:
         return exact(gold, FULL_BITS) == exact(said, FULL_BITS)

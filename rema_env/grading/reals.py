@@ -1,7 +1,7 @@
 """Sets of real numbers in every notation: intervals, unions, inequalities, set builders.
 
-`(-oo, -2) \\cup (2, oo)`, `x < -2 or x > 2`, `|x| > 2` and `\\{x : |x| > 2\\}` are the same set; each is read as intervals in
-ascending order.
+`(-oo, -2) \\cup (2, oo)`, `x < -2 or x > 2`, `|x| > 2` and `\\{x : |x| > 2\\}` are the same set; each is read as
+intervals in ascending order.
 """
 
 from __future__ import annotations

@@ -45,8 +45,8 @@ def test_the_answer_is_the_last_complete_box(text: str, answer: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "41", r"\boxed{}", r"\boxed{ }", r"\boxed{41", r"\boxed", r"\boxedfoo{41}", r"use \boxed for the answer 41", r"}\boxed",
-     r"<think> so \boxed{41} and now", r"<think> \boxed{41} </think> done"],
+    ["", "41", r"\boxed{}", r"\boxed{ }", r"\boxed{41", r"\boxed", r"\boxedfoo{41}", r"use \boxed for the answer 41",
+     r"}\boxed", r"<think> so \boxed{41} and now", r"<think> \boxed{41} </think> done"],
 )  # fmt: skip
 def test_no_complete_box_is_no_answer(text: str) -> None:
     assert find_answer(text) is None

@@ -24,8 +24,8 @@ def test_the_other_verdict_is_wrong() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "A", "[A]", "[[a]]", "[[C]]", "[[A]] or [[B]]", "[[B]][[A]]", "[[A]] [[A]]", "[[A]] because it is longer", "[[ A ]]",
-     "I would not say [[A]]; rather B", r"\boxed{A}", "[[A or B]]", "[[AB]]"],
+    ["", "A", "[A]", "[[a]]", "[[C]]", "[[A]] or [[B]]", "[[B]][[A]]", "[[A]] [[A]]", "[[A]] because it is longer",
+     "[[ A ]]", "I would not say [[A]]; rather B", r"\boxed{A}", "[[A or B]]", "[[AB]]"],
 )  # fmt: skip
 def test_anything_but_one_verdict_at_the_end_is_no_answer(text: str) -> None:
     assert outcome(text) is Outcome.NO_ANSWER

@@ -21,11 +21,13 @@ LISTED = [row["said"] for row in map(json.loads, MORE.read_text().splitlines()) 
 GRADE = MathGrader()
 
 PIECES = [
-    "9^{9^{9}}", "^", "_", "{", "}", "(", ")", "[", "]", "|", "!", "\\frac", "\\sqrt", "\\boxed{", "\\text{", "\\int_0^1", "\\sum_{k=1}^{n}",
-    "\\binom{10^9}{10^8}", "\\log", "\\sin", "\\left", "\\right", "\\begin{pmatrix}", "\\end{pmatrix}", "\\\\", "&", ",", ";", "=", "<",
-    "\\le", "\\cup", "\\infty", "\\pm", "\\pmod{7}", "_8", ":", "%", "\\%", "$", "\\$", "^\\circ", "x", "n", "i", "e", "\\pi", "1", "10", "0",
-    "3.7", "1e9", "and", "or", " ", "\\text{ or }", "\\text{cm}", "½", "²", "\x00", "\ud800", "\u200b", "−", "\\overline{3}", "\\dot", "'",
-    "f(x)", "\\lfloor", "\\rceil", "\\{", "\\}", "\\ldots", "\\mathbb{R}", "\\in", "\\gcd(", "\\lim", "\\prod_{k=1}^{9}", "+", "-", "*", "/", "**",
+    "9^{9^{9}}", "^", "_", "{", "}", "(", ")", "[", "]", "|", "!", "\\frac", "\\sqrt", "\\boxed{", "\\text{",
+    "\\int_0^1", "\\sum_{k=1}^{n}", "\\binom{10^9}{10^8}", "\\log", "\\sin", "\\left", "\\right", "\\begin{pmatrix}",
+    "\\end{pmatrix}", "\\\\", "&", ",", ";", "=", "<", "\\le", "\\cup", "\\infty", "\\pm", "\\pmod{7}", "_8", ":",
+    "%", "\\%", "$", "\\$", "^\\circ", "x", "n", "i", "e", "\\pi", "1", "10", "0", "3.7", "1e9", "and", "or", " ",
+    "\\text{ or }", "\\text{cm}", "½", "²", "\x00", "\ud800", "\u200b", "−", "\\overline{3}", "\\dot", "'", "f(x)",
+    "\\lfloor", "\\rceil", "\\{", "\\}", "\\ldots", "\\mathbb{R}", "\\in", "\\gcd(", "\\lim", "\\prod_{k=1}^{9}",
+    "+", "-", "*", "/", "**",
 ]  # fmt: skip
 SOUP = st.lists(st.sampled_from(PIECES), max_size=40).map("".join)
 NUMBERS = st.integers(2, 10**6).map(str)
