@@ -21,6 +21,7 @@ import yaml
 from tyro.conf import OmitArgPrefixes as Flat
 
 from algos.presets import PRESETS
+from algos.schedule import rounds_at
 
 C = TypeVar("C", bound="CommandConfig")
 
@@ -66,8 +67,8 @@ class EnvConfig:
     """The column of the golden answer, where its name is not one of the usual ones."""
     system_prompts: str | None = None
     """A YAML file (role: text), or `embedded` for the embedded model's terse ones. None: the environment's own."""
-    max_rounds: int = 30
-    """The limit of rounds (one turn of each agent)."""
+    max_rounds: int | str = 30
+    """The limit of rounds (one turn of each agent); or ROUNDS:STEP pairs that raise it, e.g. 1:0,4:100,30:200."""
     on_cut: Literal["end", "continue"] = "end"
     """Whether a message cut at the token limit ends the dialogue."""
     unfinished_reward: Literal["zero", "drop", "grade"] = "zero"
@@ -76,7 +77,7 @@ class EnvConfig:
     """package.module:function, or a built-in grader's name. None: the environment's own."""
 
     def __post_init__(self) -> None:
-        _at_least("max_rounds", self.max_rounds, 1)
+        _at_least("max_rounds", rounds_at(self.max_rounds, 1), 1)
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,9 @@ class ModelConfig:
     team: Literal["shared", "separate"] = "shared"
     """One set of weights for all roles, or one for each."""
     train: str = "all"
-    """all, or the roles that learn, separated by commas."""
+    """all; the roles that learn, separated by commas; or alternate:N, one role at a time for N steps each."""
+    first: str | None = None
+    """With alternate: the role that learns first. None: the environment's first."""
     sampler: Literal["auto", "hf", "vllm"] = "auto"
     """auto: vllm with a GPU, else hf."""
     chat_template_kwargs: JsonObject = field(default_factory=dict)
@@ -129,16 +132,45 @@ class SamplingConfig:
     """Must stay 1 in training: a cut distribution is not the one whose log-probabilities are trained."""
     top_k: int = 0
     """Must stay 0 in training, as top_p."""
+    group_by: Literal["problem", "context"] = "problem"
+    """Compare one agent's episodes of one problem, or only those that also answered the very same first prompt."""
+    num_branches: int = 1
+    """Continuations of every episode, itself included, from the turn at which it is branched; 1: no branching."""
+    branch_turn: int = 1
+    """Branches share so many first turns (1: the first plan); 0: a number drawn for each episode."""
+    dynamic_sampling: bool = False
+    """Leave out groups that teach nothing and draw further problems instead."""
+    max_sampling_rounds: int = 4
+    """With dynamic sampling: draw at most so many times the problems of a step."""
+    success_rate: str = "0:1"
+    """With dynamic sampling: keep groups whose mean grade lies within LOW:HIGH, e.g. 0.2:0.8."""
+    overlong: Literal["keep", "mask", "penalise"] = "keep"
+    """Trajectories with a message cut at the limit: learnt from, left out of the loss, or paid less."""
+    overlong_buffer: int = 64
+    """With penalise: a message pays for running into the last so many tokens of the limit, up to 1."""
 
     def __post_init__(self) -> None:
-        for name in ("problems_per_step", "num_generations"):
+        for name in ("problems_per_step", "num_generations", "num_branches", "max_sampling_rounds", "overlong_buffer"):
             _at_least(name, getattr(self, name), 1)
+        _at_least("branch_turn", self.branch_turn, 0)
+        if not 0 <= self.bounds[0] <= self.bounds[1] <= 1:
+            raise ValueError(f"--success-rate {self.success_rate}: LOW:HIGH must be between 0 and 1, e.g. 0.2:0.8")
         if self.temperature <= 0 or self.top_p != 1 or self.top_k != 0:
             raise ValueError(
                 "training needs --temperature above 0, --top-p 1 and --top-k 0: sampling from a cut or greedy "
                 "distribution would not be the policy whose log-probabilities are trained, got "
                 f"temperature {self.temperature}, top_p {self.top_p}, top_k {self.top_k}"
             )
+
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """What `success_rate` says. Raises ValueError where it cannot be read."""
+        low, _, high = self.success_rate.partition(":")
+        try:
+            return float(low), float(high)
+        except ValueError:
+            raise ValueError(f"--success-rate {self.success_rate} is not LOW:HIGH, e.g. 0.2:0.8") from None
 
 
 @dataclass(frozen=True)
@@ -149,6 +181,8 @@ class LearnerConfig:
     """AdamW, or plain stochastic gradient descent, which keeps no state."""
     learning_rate: float = 1e-6
     """The optimizer's learning rate."""
+    learning_rates: JsonObject = field(default_factory=dict)
+    """With separate weights: a role's own learning rate, as JSON, e.g. '{"meta": 5e-7}'."""
     lr_scheduler_type: Literal["constant", "linear", "cosine"] = "constant"
     """After the warm-up: constant, or down to 0 at the last update."""
     warmup_steps: int = 0
@@ -169,6 +203,8 @@ class LearnerConfig:
     """Rows times longest row of one forward and backward, on a rank."""
     zero_advantage: Literal["drop", "keep"] = "drop"
     """Trajectories whose advantage is exactly 0 (groups that agree): left out of the minibatches, or kept in shares."""
+    importance_correction: Literal["auto", "on", "off"] = "auto"
+    """Weigh tokens by min(exp(old_logp - sampled_logp), 2). auto: on, but for the transformers sampler."""
     gradient_checkpointing: bool = True
     """Recompute activations in the backward pass."""
     zero_stage: Literal[0, 1, 2, 3] = 0
@@ -241,6 +277,8 @@ class RunConfig:
     """Print a line every this many steps; metrics.jsonl has every step."""
     num_completions_to_print: int = 2
     """Dialogues shown after the first step and after the last."""
+    on_alarm: Literal["warn", "stop"] = "warn"
+    """When a run shows signs of collapse: say so, or also stop it, with a checkpoint."""
     report_to: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = ("tensorboard",)
     """Where metrics go besides metrics.jsonl."""
 

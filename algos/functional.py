@@ -248,6 +248,7 @@ def importance_weights(old_logp_BT: Tensor, sampled_logp_BT: Tensor, turn_BT: Te
     Source: truncated importance sampling, Ionides, J. Comput. Graph. Stat. 17(2), 2008.
     """
     weight_BT = torch.exp(log_ratio(old_logp_BT, sampled_logp_BT, turn_BT)).clamp(max=cap)
+    weight_BT = torch.where(sampled_logp_BT == 0, torch.ones_like(weight_BT), weight_BT)  # a server that tells none
     return torch.where(turn_BT >= 0, weight_BT, torch.zeros_like(weight_BT))
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from algos import ranks
+from algos.alarms import Alarms
 from algos.algorithm import Algorithm
 from algos.checkpoint import load_checkpoint, read_progress
 from algos.config import TrainConfig, exit_on_mistakes, flatten
@@ -19,7 +21,7 @@ from algos.report_to import Reporters
 from algos.run_folder import DiskFull, RunFolder
 from algos.seeds import seed_generators
 from algos.state import Run
-from algos.team import Policy, batch_layout, make_team, total_updates
+from algos.team import Policy, batch_layout, learning_rates, make_team, total_updates
 from algos.world import eval_sets, make_world
 
 
@@ -103,6 +105,7 @@ def prepare(config: TrainConfig, algorithm: Algorithm, console: Console, command
     run = Run(config, algorithm, world, evaluation, team, folder, console, reporters, sets)
     if checkpoint is not None:
         load_checkpoint(run, checkpoint)
+        run.alarms = Alarms(folder.metrics())
         console.say(f"resumed from {checkpoint}, after step {run.progress.step}")
     elif config.run.resume_from_checkpoint:
         folder.forget_after(0)
@@ -134,11 +137,12 @@ def _team(config: TrainConfig, algorithm: Algorithm, agents: tuple[str, ...]) ->
 
     precision = Precision.here(config.model.bf16)
     tokens, temperature = config.learner.micro_batch_tokens, config.sampling.temperature
+    rates = learning_rates(config, agents)
 
     def add_learner(policy: Policy) -> None:
         policy.learner = Learner(
             policy.folder,
-            config.learner,
+            replace(config.learner, learning_rate=rates.get(policy.name, config.learner.learning_rate)),
             precision,
             temperature=temperature,
             total_updates=total_updates(config),

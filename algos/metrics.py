@@ -84,11 +84,29 @@ def _role_metrics(episodes: Sequence[Episode], agent: str, lengths: Sequence[int
         f"{role}/completions/max_length": float(max(lengths, default=0)),
         f"{role}/completions/clipped_ratio": _mean(c.completion.finish is Finish.LENGTH for c in calls),
         f"{role}/empty_ratio": _mean(not message.strip() for message in said),
+        f"{role}/repeated_ratio": _mean(flag for e in episodes for flag in repeated(e, role)),
     }
     terms = {name for e in episodes for name in e.terms.get(agent, {})}
     for name in sorted(terms):
         metrics[f"{role}/reward/{name}"] = float(np.mean([e.terms.get(agent, {}).get(name, 0.0) for e in episodes]))
     return metrics
+
+
+def repeated(episode: Episode, role: str) -> list[bool]:
+    """For each message of a role: whether it says again what was said before in its dialogue, or runs in circles.
+
+    Circles: fewer than half of its runs of four words are different ones, in a message of at least 16 words.
+    """
+    seen: set[tuple[str, ...]] = set()
+    flags = []
+    for turn in episode.transcript.turns:
+        words = tuple(turn.message.split())
+        runs = [words[n : n + 4] for n in range(len(words) - 3)]
+        circles = len(words) >= 16 and len(set(runs)) < len(runs) / 2
+        if role_of(turn.agent) == role:
+            flags.append(bool(words) and (words in seen or circles))
+        seen.add(words)
+    return flags
 
 
 def _mean(values: Iterable[float]) -> float:

@@ -11,19 +11,21 @@ from algos import ranks
 from algos.interrupt import Stopped, stoppable
 from rema_agents.play import play
 from rema_agents.types import Episode, Seat
-from rema_env.transcript import Problem
+from rema_env.transcript import Problem, Transcript
 
 
 def play_on_all_ranks(
     make_env: Callable[[], AECEnv],
     seats_for: Callable[[int], Mapping[str, Seat]],
-    problems: Sequence[Problem],
+    problems: Sequence[Problem | Transcript],
     *,
     samples: int,
     concurrency: int,
     time_limit: float | None,
 ) -> list[Episode]:
     """`samples` dialogues about each problem, one group a problem; on every rank all of them, in the problems' order.
+
+    A transcript in the place of a problem is played on from its last turn.
 
     Each rank plays a consecutive part of the problems, so a group is never divided. A dialogue's number is its place
     among all, so draws differ between ranks and are the same for any number of them.

@@ -9,12 +9,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from algos.alarms import Alarms
 from algos.algorithm import Algorithm
 from algos.config import TrainConfig
 from algos.console import Console
 from algos.evaluate import Evaluation
 from algos.report_to import Reporters
 from algos.run_folder import RunFolder
+from algos.schedule import Schedule
 from algos.team import Team
 from algos.world import World
 from rema_env.transcript import Problem
@@ -76,3 +78,9 @@ class Run:
     reporters: Reporters
     sets: Mapping[str, Sequence[Problem]]
     progress: Progress = field(default_factory=Progress)
+    alarms: Alarms = field(default_factory=Alarms)
+
+    @property
+    def schedule(self) -> Schedule:
+        """Who learns in which step."""
+        return Schedule.parse(self.config.model.train, self.world.agents, first=self.config.model.first)

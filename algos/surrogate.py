@@ -150,7 +150,7 @@ RATIOS: Mapping[str, Callable[[Out, Batch, float], tuple[Tensor, Tensor, Tensor]
 
 
 def surrogate_loss(out: Out, batch: Batch, ratio: str, config: SurrogateConfig) -> tuple[Tensor, Metrics]:
-    """The sum in the module's docstring. Scalars are weighted by the same shares.
+    """The sum in the module's docstring. Scalars are means, weighted by the same shares.
 
     Args:
         ratio: one of `RATIOS`.
@@ -173,7 +173,8 @@ def surrogate_loss(out: Out, batch: Batch, ratio: str, config: SurrogateConfig) 
         assert out.entropy_BT is not None
         entropy = (batch.share_BT * out.entropy_BT).sum()
         value, scalars["entropy"] = value - config.entropy_coef * entropy, entropy.detach()
-    return value, {name: scalar.detach() for name, scalar in scalars.items()}
+    total = getattr(batch, "share_total", 1.0)  # shares need not sum to 1, and scalars are parts of the whole
+    return value, {name: scalar.detach() / total for name, scalar in scalars.items()}
 
 
 def reward_less_kl(batch: Batch, config: SurrogateConfig) -> Tensor:

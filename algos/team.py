@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from algos.config import ModelConfig, TrainConfig
 from algos.models import SHARED, model_folder
+from algos.schedule import Schedule
 from rema_agents.chat import ChatCodec
 from rema_agents.seat import LMSeat
 from rema_agents.types import SamplingParams, Seat
@@ -95,15 +96,9 @@ class Team(Mapping[str, Policy]):
 
 
 def learning_agents(config: ModelConfig, agents: Sequence[str]) -> tuple[str, ...]:
-    """The agents that `--train` names. Raises ValueError for a role that the environment does not have."""
-    roles = {role_of(agent): agent for agent in agents}
-    if config.train == "all":
-        return tuple(agents)
-    named = [role.strip() for role in config.train.split(",")]
-    unknown = [role for role in named if role not in roles]
-    if unknown:
-        raise ValueError(f"--train {config.train}: there is no role {unknown[0]!r}; there are: {', '.join(roles)}")
-    return tuple(roles[role] for role in named)
+    """The agents that ever learn. Raises ValueError for a role that the environment does not have."""
+    ever = Schedule.parse(config.train, agents, first=config.first).agents
+    return tuple(agent for agent in agents if agent in ever)
 
 
 def policy_names(config: ModelConfig, agents: Sequence[str]) -> dict[str, str]:
@@ -144,17 +139,37 @@ def make_team(
     return Team({agent: policies[name] for agent, name in names.items()})
 
 
+def sampler_kind(kind: str, precision: Precision) -> str:
+    """What `--sampler` stands for: `auto` is vllm on a GPU, else hf."""
+    if kind == "auto":
+        return "vllm" if precision.device.type == "cuda" else "hf"
+    return kind
+
+
 def make_sampler(kind: str, folder: str, precision: Precision) -> Any:
     """The sampler that `--sampler` names, with a model folder's weights."""
-    if kind == "auto":
-        kind = "vllm" if precision.device.type == "cuda" else "hf"
-    if kind == "hf":
+    if sampler_kind(kind, precision) == "hf":
         from rema_agents.hf import HFSampler
 
         return HFSampler.from_pretrained(folder, dtype=precision.dtype, device=precision.device)
     from rema_agents.vllm import VLLMSampler
 
     return VLLMSampler.from_pretrained(folder, dtype=precision.dtype)
+
+
+def learning_rates(config: TrainConfig, agents: Sequence[str]) -> dict[str, float]:
+    """Policy name -> its own learning rate, where it has one. Raises ValueError for weights that there are not."""
+    rates = dict(config.learner.learning_rates)
+    names = set(policy_names(config.model, agents).values())
+    for name, rate in rates.items():
+        if name not in names:
+            raise ValueError(
+                f"--learning-rates: there are no weights of {name!r} alone; there are: {', '.join(sorted(names))} "
+                "(--team separate gives each role its own)"
+            )
+        if not isinstance(rate, int | float) or rate < 0:
+            raise ValueError(f"--learning-rates: {name} needs a number of at least 0, got {rate!r}")
+    return {name: float(rate) for name, rate in rates.items()}
 
 
 def total_updates(config: TrainConfig) -> int:

@@ -8,29 +8,30 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from algos.alarms import COLLAPSE, alarm_metrics
 from algos.algorithm import Algorithm
 from algos.batch import Batch, make_batch, minibatches
 from algos.checkpoint import save_checkpoint, save_weights
+from algos.collect import collect
 from algos.evaluate import Scores, evaluate_sets
-from algos.functional import token_shares
+from algos.functional import importance_weights, token_shares
+from algos.groups import by_context, paid_by_branches
 from algos.interrupt import Interrupts, Stopped
 from algos.learner import NotFinite
 from algos.memory import mending
 from algos.metrics import episode_metrics, finished, logp_gap
+from algos.overlong import cut, penalised
 from algos.publish import publish
-from algos.rollout import play_on_all_ranks
-from algos.seeds import seed_of
 from algos.state import Clock, Run
-from algos.team import Policy
-from rema_agents.types import Episode, SamplingParams
+from algos.team import Policy, sampler_kind
+from rema_agents.types import Episode
 
 FEW_FINISHED, FEW_VARY = 0.2, 0.1
 MOST_SKIPPED = 3
@@ -53,6 +54,7 @@ def train(run: Run) -> dict[str, Any]:
                     log_step(run, progress.unlogged)
                 if interrupts.asked:
                     raise Stopped
+                stop_at_collapse(run)
                 if config.run.save_steps and progress.step % config.run.save_steps == 0:
                     save_checkpoint(run)
             after = evaluated(run, greedy=True)
@@ -63,6 +65,14 @@ def train(run: Run) -> dict[str, Any]:
     keep_best(run, after)
     run.folder.write_folder("final", lambda folder: save_weights(run, folder))
     return summarise(run, after)
+
+
+def stop_at_collapse(run: Run) -> None:
+    """End a run that was told to stop when its reward collapses, with a checkpoint, and exit code 3."""
+    if run.config.run.on_alarm == "stop" and any(m.signal == COLLAPSE for m in run.alarms.now):
+        path = save_checkpoint(run)
+        run.console.say(f"stopped by its alarm after step {run.progress.step}; what was done is in {path}")
+        raise SystemExit(3)
 
 
 def start_from(run: Run, before: Mapping[str, Scores]) -> None:
@@ -95,19 +105,26 @@ def one_step(run: Run) -> dict[str, Any]:
     config, progress, clock = run.config, run.progress, Clock()
     start, step = time.perf_counter(), progress.step + 1
     with clock("play"):
-        episodes = play_step(run, step)
+        collected = collect(run, step)
+        episodes = collected.episodes
     with clock("write"):
         run.folder.write_step(step, episodes)
     metrics: dict[str, Any] = {"step": step, **episode_metrics(episodes)}
+    if config.sampling.dynamic_sampling:
+        metrics["sampling/kept"] = collected.kept
     for policy in run.team.learning():
+        agents = tuple(agent for agent in policy.agents if agent in run.schedule.learning(step))
+        if not agents:
+            continue
         prefix = f"{policy.name}/" if len(run.team.learning()) > 1 else ""
-        metrics |= {prefix + name: value for name, value in learn(run, policy, episodes, step, clock).items()}
+        metrics |= {prefix + name: value for name, value in learn(run, policy, agents, episodes, step, clock).items()}
         with clock("publish"):
             publish(policy)
     seconds = time.perf_counter() - start
     progress.step, progress.train_seconds = step, progress.train_seconds + seconds
-    progress.problems += config.sampling.problems_per_step
+    progress.problems += collected.problems
     metrics |= {"step_time": seconds, **clock.seconds}
+    metrics |= watched(run, metrics)
     shows = step % config.run.logging_steps == 0 or step == config.run.max_steps
     run.console.step(step, config.run.max_steps, metrics, show=shows)
     if step in (1, config.run.max_steps):
@@ -126,50 +143,36 @@ COLD_START = (
 )
 
 
-def play_step(run: Run, step: int) -> list[Episode]:
-    """The episodes of one step: `num_generations` of each problem, one group a problem. All ranks', on every rank."""
-    s, limits, seed = run.config.sampling, run.config.limits, run.config.common.seed
-    first = run.progress.problems
-    problems = [run.world.problems.draw(seed, index) for index in range(first, first + s.problems_per_step)]
-    params = SamplingParams(limits.max_completion_length, s.temperature, seed=seed_of(seed, step))
-    lower = {"max_concurrency": limits.max_concurrency, "max_prompt_length": limits.max_prompt_length}
-    with mending("playing", **lower), at_rest(run):
-        return play_on_all_ranks(
-            run.world.make_env,
-            run.team.seats(params, max_prompt_length=limits.max_prompt_length),
-            problems,
-            samples=s.num_generations,
-            concurrency=limits.max_concurrency,
-            time_limit=limits.dialogue_timeout,
-        )
+def watched(run: Run, metrics: Mapping[str, Any]) -> dict[str, float]:
+    """Warn where a signal has newly left its band; `alarm/<signal>` for each that is outside."""
+    before = {m.signal for m in run.alarms.now}
+    found = run.alarms.look(metrics)
+    if {m.signal for m in found} - before:
+        run.console.warn(run.alarms.said())
+    return alarm_metrics(found)
 
 
-@contextmanager
-def at_rest(run: Run) -> Iterator[None]:
-    """Within: the learners leave the GPU to the samplers."""
-    learners = [policy.learner for policy in run.team.learning() if policy.learner is not None]
-    for learner in learners:
-        learner.rest()
-    try:
-        yield
-    finally:
-        for learner in learners:
-            learner.rise()
-
-
-def learn(run: Run, policy: Policy, episodes: Sequence[Episode], step: int, clock: Clock) -> dict[str, float]:
-    """Everything between episodes and new weights, for one policy."""
+def learn(
+    run: Run, policy: Policy, agents: Sequence[str], episodes: Sequence[Episode], step: int, clock: Clock
+) -> dict[str, float]:
+    """Everything between episodes and new weights, for one policy and those of its agents that learn in this step."""
     learner, algorithm, config = policy.learner, run.algorithm, run.config.learner
     assert learner is not None
     with clock("logp"), mending("scoring", micro_batch_tokens=config.micro_batch_tokens):
-        batch = make_batch(episodes, policy.agents)
+        batch = compared(run, make_batch(episodes, agents), episodes)
         batch = batch.with_tensors(old_logp_BT=learner.logp(batch))
         if policy.reference is not None:
             batch = batch.with_tensors(ref_logp_BT=policy.reference.logp(batch))
-    metrics = logp_gap(batch)
+    metrics = logp_gap(batch) | {"entropy": -float(batch.old_logp_BT[batch.trained_BT].mean())}
+    if corrects(run, policy):
+        weight_BT = importance_weights(batch.old_logp_BT, batch.sampled_logp_BT, batch.turn_BT)
+        batch = batch.with_tensors(importance_BT=weight_BT)
+        metrics["sampling/importance_mean"] = float(weight_BT[batch.trained_BT].mean())
     advantages, carry = algorithm.advantages(batch, run.progress.carry.get(policy.name, algorithm.carry))
     run.progress.carry[policy.name] = carry
     batch = batch.with_tensors(**({"adv_BT": advantages} if isinstance(advantages, Tensor) else advantages))
+    if run.config.sampling.overlong == "mask":
+        batch = batch.of_trajectories(~cut(batch, episodes))
     if config.zero_advantage == "drop":
         batch = informative(batch)
     updates: list[Mapping[str, float]] = []
@@ -187,6 +190,24 @@ def learn(run: Run, policy: Policy, episodes: Sequence[Episode], step: int, cloc
     names = sorted({"loss", "grad_norm"}.union(*updates))  # also where every group agreed and nothing was updated
     metrics |= {name: float(np.mean([update[name] for update in updates] or [0.0])) for name in names}
     return metrics | {"update/count": float(len(updates)), "update/skipped": float(skipped)}
+
+
+def compared(run: Run, batch: Batch, episodes: Sequence[Episode]) -> Batch:
+    """The batch with rewards and groups as `--overlong`, `--num-branches` and `--group-by` have them."""
+    s = run.config.sampling
+    if s.num_branches > 1:
+        batch = paid_by_branches(batch, episodes)
+    if s.overlong == "penalise":
+        batch = penalised(batch, episodes, limit=run.config.limits.max_completion_length, buffer=s.overlong_buffer)
+    return by_context(batch) if s.group_by == "context" else batch
+
+
+def corrects(run: Run, policy: Policy) -> bool:
+    """Whether tokens are weighed by how far the sampler is from the learner."""
+    asked = run.config.learner.importance_correction
+    assert policy.learner is not None
+    same = sampler_kind(run.config.model.sampler, policy.learner.precision) == "hf"
+    return asked == "on" or (asked == "auto" and not same)
 
 
 class Diverged(RuntimeError):
@@ -207,11 +228,15 @@ def report_skipped(run: Run, step: int, update: int, episodes: Sequence[Episode]
 
 
 def weighed(minibatch: Batch, algorithm: Algorithm) -> Batch:
-    """The minibatch with every token's share of the loss, decided before anything is split."""
-    share_BT = token_shares(
-        minibatch.turn_BT, minibatch.trajectory_B, algorithm.share, length=algorithm.share_length
-    ).float()
-    return minibatch.with_tensors(share_BT=share_BT)
+    """The minibatch with every token's share of the loss, decided before anything is split.
+
+    Where the sampler was not quite the learner, a share is multiplied by the token's importance weight.
+    """
+    share_BT = token_shares(minibatch.turn_BT, minibatch.trajectory_B, algorithm.share, length=algorithm.share_length)
+    total = share_BT.sum()
+    if "importance_BT" in minibatch.more:
+        share_BT = share_BT * minibatch.importance_BT
+    return minibatch.with_tensors(share_BT=share_BT.float(), share_total=total.float())
 
 
 def informative(batch: Batch) -> Batch:

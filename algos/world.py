@@ -14,6 +14,7 @@ from pettingzoo import AECEnv
 
 from algos.config import EnvConfig, EvalConfig
 from algos.models import EMBEDDED
+from algos.schedule import last_rounds
 from rema_env.problems import Problems
 from rema_env.registry import MakeEnv, resolve
 from rema_env.transcript import Problem, role_of
@@ -40,8 +41,6 @@ def make_world(config: EnvConfig) -> World:
     """Build it. Raises ValueError, naming what is wrong, for an unknown environment, file, column or prompt file."""
     factory = resolve(config.env)
     arguments = _arguments(config)
-    if config.dataset_name:
-        arguments["problems"] = load(config.dataset_name, config)
     env = _made(config.env, factory, arguments)
     if config.system_prompts == EMBEDDED and (prompts := embedded_prompts(env.possible_agents)):
         arguments = {"system_prompts": prompts, **arguments}
@@ -75,22 +74,18 @@ def embedded_prompts(agents: Sequence[str]) -> dict[str, str]:
     return {role: text for role, text in SYSTEM_PROMPTS.items() if role in map(role_of, agents)}
 
 
-def load(name: str, config: EnvConfig) -> Problems:
-    """The problems of a file, of the hub, or of a procedural family (`arithmetic-3`: three operations)."""
-    from rema_env.problems.arithmetic import arithmetic
-    from rema_env.problems.files import load_problems
-
-    family, _, level = name.rpartition("-")
-    if family == "arithmetic" and level.isdigit():
-        return arithmetic(int(level))
-    return load_problems(name, question_column=config.question_column, answer_column=config.answer_column)
+def problems_of(name: str, config: EnvConfig) -> Problems:
+    """The problems that a data set's name stands for in this environment: a file, a known set, a family, the hub."""
+    env = _made(config.env, resolve(config.env), _arguments(dataclasses.replace(config, dataset_name=name)))
+    problems: Problems = env.unwrapped.problems
+    return problems
 
 
 def eval_sets(config: EvalConfig, env: EnvConfig, world: World) -> dict[str, Sequence[Problem]]:
     """The first `eval_num_problems` of each evaluation set, by its name; none where there is nothing to evaluate on."""
     n = config.eval_num_problems
     if config.eval_datasets:
-        sources = {_set_name(name): load(name, env) for name in config.eval_datasets}
+        sources = {_set_name(name): problems_of(name, env) for name in config.eval_datasets}
     elif world.heldout is not None:
         sources = {"heldout": world.heldout}
     else:
@@ -112,8 +107,12 @@ def _set_name(name: str) -> str:
 def _arguments(config: EnvConfig) -> dict[str, Any]:
     """What the environment is told: the flags that were changed, so that its own defaults stay its own business."""
     own = EnvConfig()
-    names = ("process", "max_rounds", "on_cut", "unfinished_reward", "grader")
+    names = ("process", "max_rounds", "on_cut", "unfinished_reward", "grader", "question_column", "answer_column")
     arguments = {n: getattr(config, n) for n in names if getattr(config, n) != getattr(own, n)}
+    if "max_rounds" in arguments:
+        arguments["max_rounds"] = last_rounds(config.max_rounds)
+    if config.dataset_name is not None:
+        arguments["dataset"] = config.dataset_name
     if config.system_prompts is not None and config.system_prompts != EMBEDDED:
         arguments["system_prompts"] = read_system_prompts(config.system_prompts)
     return arguments | config.env_kwargs

@@ -44,12 +44,12 @@ def die_in(phase: str) -> None:
 
         setattr(owner, name, counted)
 
-    step, play_step = learner.Learner.step, trainer.play_step
+    step, collect = learner.Learner.step, trainer.collect
     save_state, update_weights = learner.Learner.save_state, HFSampler.update_weights
 
     def in_play(*args: Any) -> Any:
         threading.Timer(0.03, die).start()
-        return play_step(*args)
+        return collect(*args)
 
     def in_update(self: Any) -> Any:
         step(self)
@@ -65,7 +65,7 @@ def die_in(phase: str) -> None:
         die()
 
     moments = {
-        "play": lambda: on_call(trainer, "play_step", 8, in_play),
+        "play": lambda: on_call(trainer, "collect", 8, in_play),
         "update": lambda: on_call(learner.Learner, "step", 15, in_update),
         "publish": lambda: on_call(HFSampler, "update_weights", 5, in_publish),
         "save": lambda: on_call(learner.Learner, "save_state", 2, in_save),

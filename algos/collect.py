@@ -1,0 +1,130 @@
+"""The episodes of one step: problems drawn, groups played, branched, and, with dynamic sampling, chosen whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from algos.groups import grafted, stems, success_rate, vary
+from algos.memory import mending
+from algos.rollout import play_on_all_ranks
+from algos.schedule import rounds_at
+from algos.seeds import seed_of
+from algos.state import Run
+from rema_agents.types import Episode, SamplingParams
+from rema_env.transcript import Problem, Transcript
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What one step has to learn from.
+
+    Attributes:
+        episodes: groups one after the other, numbered from 0.
+        problems: how many were drawn for it.
+        kept: the part of the groups that was kept; 1 without dynamic sampling.
+    """
+
+    episodes: list[Episode]
+    problems: int
+    kept: float
+
+
+def collect(run: Run, step: int) -> Collected:
+    """`problems_per_step` groups of `num_generations` episodes. All ranks', on every rank.
+
+    Dynamic sampling (DAPO, arXiv:2503.14476) leaves out groups that teach nothing and draws further problems, at most
+    `max_sampling_rounds` times as many. A group is kept whole or not at all, the first ones in the order of the draw.
+    """
+    s = run.config.sampling
+    kept: list[list[Episode]] = []
+    groups: list[list[Episode]] = []
+    for rounds in range(1, s.max_sampling_rounds + 1):
+        first = run.progress.problems + (rounds - 1) * s.problems_per_step
+        groups = by_group(_played(run, step, rounds, first))
+        kept += groups if not s.dynamic_sampling else [group for group in groups if teaches(run, group)]
+        if len(kept) >= s.problems_per_step or not s.dynamic_sampling:
+            break
+    drawn = rounds * s.problems_per_step
+    chosen = kept[: s.problems_per_step] or groups  # where no group of any round teaches, there is still one to look at
+    return Collected(numbered(chosen), drawn, len(kept) / drawn)
+
+
+def teaches(run: Run, group: Sequence[Episode]) -> bool:
+    """Whether dynamic sampling keeps a group: rewards that vary and a success rate within the bounds asked for."""
+    low, high = run.config.sampling.bounds
+    return vary(group) and low <= success_rate(group) <= high
+
+
+def by_group(episodes: Sequence[Episode]) -> list[list[Episode]]:
+    """The episodes of each group, in the order in which the groups first appear."""
+    groups: dict[int, list[Episode]] = {}
+    for episode in episodes:
+        groups.setdefault(episode.group, []).append(episode)
+    return list(groups.values())
+
+
+def numbered(groups: Sequence[Sequence[Episode]]) -> list[Episode]:
+    """The groups as one list, groups and dialogues numbered from 0; branches still know their stem."""
+    out: list[Episode] = []
+    for g, group in enumerate(groups):
+        first = len(out)
+        place = {episode.dialogue: first + n for n, episode in enumerate(group)}
+        for episode in group:
+            info = episode.info
+            if "branch_of" in info:
+                info = {**info, "branch_of": place[int(info["branch_of"])]}
+            out.append(replace(episode, group=g, dialogue=len(out), info=info))
+    return out
+
+
+def _played(run: Run, step: int, rounds: int, first: int) -> list[Episode]:
+    """One round of groups, with their branches."""
+    s, seed = run.config.sampling, run.config.common.seed
+    problems = [run.world.problems.draw(seed, index) for index in range(first, first + s.problems_per_step)]
+    words = (step,) if rounds == 1 else (step, rounds)
+    episodes = _play(run, step, problems, s.num_generations, words)
+    if s.num_branches == 1:
+        return episodes
+    where = stems(episodes, s.branch_turn, seed=(seed, *words))
+    again = s.num_branches - 1
+    branches = _play(run, step, [stem.transcript for stem in where], again, (step, rounds, 1))
+    stem_of = [stem for stem in where for _ in range(again)]
+    return grafted(episodes, branches, stem_of)
+
+
+def _play(
+    run: Run, step: int, starts: Sequence[Problem | Transcript], samples: int, words: tuple[int, ...]
+) -> list[Episode]:
+    """`samples` dialogues from each start, a group each; the seed's further `words` tell plays of a step apart."""
+    limits, seed, rounds = run.config.limits, run.config.common.seed, run.config.env.max_rounds
+    params = SamplingParams(limits.max_completion_length, run.config.sampling.temperature, seed=seed_of(seed, *words))
+    make_env: Any = run.world.make_env
+    if isinstance(rounds, str):
+        make_env = partial(make_env, max_rounds=rounds_at(rounds, step))
+    lower = {"max_concurrency": limits.max_concurrency, "max_prompt_length": limits.max_prompt_length}
+    with mending("playing", **lower), at_rest(run):
+        return play_on_all_ranks(
+            make_env,
+            run.team.seats(params, max_prompt_length=limits.max_prompt_length),
+            starts,
+            samples=samples,
+            concurrency=limits.max_concurrency,
+            time_limit=limits.dialogue_timeout,
+        )
+
+
+@contextmanager
+def at_rest(run: Run) -> Iterator[None]:
+    """Within: the learners leave the GPU to the samplers."""
+    learners = [policy.learner for policy in run.team.learning() if policy.learner is not None]
+    for learner in learners:
+        learner.rest()
+    try:
+        yield
+    finally:
+        for learner in learners:
+            learner.rise()
