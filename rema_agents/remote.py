@@ -1,0 +1,294 @@
+"""Models behind an OpenAI-compatible server: `vllm serve` and others.
+
+`RemoteSampler` speaks token ids and needs a server that takes and gives them. It can be trained where the server also
+gives the log-probabilities of what it sampled, after temperature, and takes new weights: `vllm serve` does with
+
+    VLLM_SERVER_DEV_MODE=1 vllm serve FOLDER --logprobs-mode processed_logprobs \\
+        --worker-extension-cls rema_agents.vllm.Reload
+
+on a machine that shares /dev/shm or the temporary files with this one. `RemoteSeat` speaks text and needs nothing but
+chat completions: for frozen partners and evaluation.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from rema_agents.chat import split_reasoning
+from rema_agents.gate import Gate
+from rema_agents.loop_thread import LoopThread
+from rema_agents.types import Completion, SamplingParams
+from rema_agents.weight_files import WeightFiles
+from rema_env.transcript import Finish, Message
+
+if TYPE_CHECKING:
+    import openai
+    from torch import Tensor
+
+T = TypeVar("T")
+
+_RELOADS = "rema_agents.vllm.Reload"
+_PROBE = (1, 2, 3)  # not 0, which is padding in many models and says nothing
+
+
+class Server:
+    """A connection with bounded concurrency, time limits and retries; usable from any event loop.
+
+    Args:
+        base_url: e.g. `http://localhost:8000/v1`.
+        model: its name there; by default the only one that the server lists.
+        api_key: if the server wants one.
+        timeout: [seconds] for one request.
+        max_concurrency: requests at once; more wait, first come, first served.
+        attempts: how often a request is made before it counts as lost; waits between them grow to `max_wait` seconds.
+
+    Raises:
+        ValueError: nobody answers there, or the model is not to be found.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        model: str | None = None,
+        api_key: str = "none",
+        timeout: float = 120.0,
+        max_concurrency: int = 64,
+        attempts: int = 6,
+        max_wait: float = 30.0,
+    ) -> None:
+        import asyncio
+
+        import openai
+
+        self.base_url = base_url.rstrip("/")
+        self._attempts = attempts
+        self._max_wait = max_wait
+        self._loop = LoopThread("remote")
+        self._client = openai.AsyncOpenAI(base_url=self.base_url, api_key=api_key, timeout=timeout, max_retries=0)
+        self._slots = asyncio.Semaphore(max_concurrency)
+        self._lost_said = False
+        try:
+            self.model = model or self._loop.run(self._only_model())
+        except BaseException:
+            self.close()
+            raise
+
+    async def ask(self, request: Callable[[openai.AsyncOpenAI], Awaitable[T]]) -> T | None:
+        """What the server answers; None, and a warning the first time, where every attempt was lost.
+
+        Raises:
+            ValueError: the server refuses the request as such.
+        """
+        return await self._loop.wait(self._ask(request))
+
+    def ask_now(self, request: Callable[[openai.AsyncOpenAI], Awaitable[T]]) -> T | None:
+        """`ask` from outside any event loop."""
+        return self._loop.run(self._ask(request))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._loop.run(self._client.close())
+        self._loop.stop()
+
+    async def _ask(self, request: Callable[[openai.AsyncOpenAI], Awaitable[T]]) -> T | None:
+        import openai
+        from tenacity import AsyncRetrying, RetryError, retry_if_exception, stop_after_attempt, wait_random_exponential
+
+        retrying = AsyncRetrying(
+            retry=retry_if_exception(_may_pass),
+            stop=stop_after_attempt(self._attempts),
+            wait=wait_random_exponential(multiplier=0.5, max=self._max_wait),
+        )
+        try:
+            async for attempt in retrying:
+                with attempt:
+                    async with self._slots:
+                        return await request(self._client)
+        except RetryError as error:
+            self._say_lost(error.last_attempt.exception())
+        except openai.APIStatusError as error:
+            raise ValueError(f"{self.base_url} refuses the request: {error.message}") from error
+        return None
+
+    async def _only_model(self) -> str:
+        listed = await self._ask(lambda client: client.models.list())
+        if listed is None:
+            raise ValueError(f"nobody answers at {self.base_url}")
+        names = [model.id for model in listed.data]
+        if len(names) != 1:
+            raise ValueError(f"{self.base_url} lists the models {', '.join(names) or 'none'}: name one")
+        return str(names[0])
+
+    def _say_lost(self, error: BaseException | None) -> None:
+        if not self._lost_said:
+            self._lost_said = True
+            warnings.warn(
+                f"{self.base_url} did not answer in {self._attempts} attempts ({error}); the dialogue ends as aborted",
+                stacklevel=2,
+            )
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Whether trying again can help: connection, time limit, too many requests, an error of the server's own."""
+    import openai
+
+    if isinstance(error, openai.APIStatusError):
+        return error.status_code in (408, 409, 429) or error.status_code >= 500
+    return isinstance(error, openai.APIConnectionError)
+
+
+class RemoteSampler:
+    """Samples token ids from a server that takes and gives them.
+
+    Attributes:
+        gives_logps: the server gives log-probabilities under the temperature used.
+        takes_weights: the server can be given new weights.
+
+    Raises:
+        ValueError: the server gives no token ids.
+    """
+
+    def __init__(self, base_url: str, **settings: Any) -> None:
+        self._server = Server(base_url, **settings)
+        self._weights = WeightFiles()
+        self._weight_version = 0
+        try:
+            self.gives_logps = self._probe_logps()
+            self.takes_weights = self._probe_weights()
+        except BaseException:
+            self.close()
+            raise
+
+    async def sample(
+        self, prompt_ids: Sequence[int], params: SamplingParams, *, dialogue: int, gate: Gate
+    ) -> Completion:
+        """Continue one prompt; see `Sampler`. Finish is `aborted` where the server did not answer in time."""
+        version = self._weight_version
+        answer = await self._server.ask(lambda client: self._complete(client, prompt_ids, params))
+        if answer is None:
+            return Completion((), (), Finish.ABORTED, version)
+        choice = answer.choices[0]
+        logps = tuple(choice.logprobs.token_logprobs) if self.gives_logps else ()
+        finish = Finish.LENGTH if choice.finish_reason == "length" else Finish.STOP
+        return Completion(tuple(choice.token_ids), logps, finish, version)
+
+    def check_trainable(self) -> None:
+        """Say what training on this server lacks. Raises ValueError where it lacks anything."""
+        lacks = []
+        if not self.gives_logps:
+            lacks.append("log-probabilities after temperature (--logprobs-mode processed_logprobs)")
+        if not self.takes_weights:
+            lacks.append(f"a way to take weights (VLLM_SERVER_DEV_MODE=1 and --worker-extension-cls {_RELOADS})")
+        if lacks:
+            raise ValueError(
+                f"{self._server.base_url} can serve frozen seats and evaluation only: training needs "
+                + " and ".join(lacks)
+            )
+
+    def update_weights(self, named_tensors: Iterable[tuple[str, Tensor]], version: int) -> None:
+        """Hand weights over through shared files and have the cache of the old forgotten."""
+        if not self.takes_weights:
+            self.check_trainable()
+        self._weights.write(named_tensors)
+        self._post("collective_rpc", {"method": "take_weights", "args": [self._weights.folder]})
+        self._post("reset_prefix_cache", {})
+        self._weight_version = version
+
+    def close(self) -> None:
+        """Close the connection and remove the files."""
+        self._server.close()
+        self._weights.remove()
+
+    async def _complete(
+        self, client: openai.AsyncOpenAI, prompt_ids: Sequence[int], params: SamplingParams, logprobs: int = 0
+    ) -> Any:
+        return await client.completions.create(
+            model=self._server.model,
+            prompt=list(prompt_ids),
+            max_tokens=params.max_tokens,
+            temperature=params.temperature,
+            top_p=params.top_p,
+            logprobs=logprobs,
+            stop=list(params.stop_strings) or None,
+            extra_body={
+                "return_token_ids": True,
+                "stop_token_ids": list(params.stop_token_ids),
+                "ignore_eos": True,
+                "include_stop_str_in_output": True,
+                **({"top_k": params.top_k} if params.top_k else {}),
+            },
+        )
+
+    def _probe_logps(self) -> bool:
+        """Whether log-probabilities come, and change with the temperature, as those after it do."""
+        answers = [
+            self._server.ask_now(
+                lambda client, t=temperature: self._complete(client, _PROBE, SamplingParams(1, temperature=t), 3)  # type: ignore[misc]
+            )
+            for temperature in (0.5, 1.0)
+        ]
+        if any(answer is None for answer in answers):
+            raise ValueError(f"nobody answers at {self._server.base_url}")
+        choices = [answer.choices[0] for answer in answers if answer is not None]
+        if any(not getattr(choice, "token_ids", None) for choice in choices):
+            raise ValueError(
+                f"{self._server.base_url} gives no token ids, which sampling exact to the token needs; vllm serve "
+                "does. With this server, play a RemoteSeat"
+            )
+        if any(not choice.logprobs or not choice.logprobs.top_logprobs for choice in choices):
+            return False
+        colder, warmer = (choice.logprobs.top_logprobs[0] for choice in choices)
+        return any(abs(colder[token] - warmer[token]) > 1e-3 for token in colder.keys() & warmer.keys())
+
+    def _probe_weights(self) -> bool:
+        response = self._server.ask_now(lambda client: self._dev(client, "GET", "server_info?config_format=json"))
+        return response is not None and response.is_success and _RELOADS in response.text
+
+    def _post(self, route: str, body: Mapping[str, Any]) -> None:
+        response = self._server.ask_now(lambda client: self._dev(client, "POST", route, body))
+        if response is None or not response.is_success:
+            raise RuntimeError(f"{self._server.base_url} did not take the weights: {route} failed")
+
+    async def _dev(self, client: openai.AsyncOpenAI, method: str, route: str, body: Any = None) -> Any:
+        """One of the routes that vLLM's server has beside those of OpenAI, at the root."""
+        root = self._server.base_url.removesuffix("/v1")
+        return await client._client.request(method, f"{root}/{route}", json=body)
+
+
+class RemoteSeat:
+    """A frozen agent on any server with chat completions; speaks text and keeps no calls.
+
+    Args:
+        server: shared by the seats of many dialogues.
+        params: limits and temperature.
+        share_thinking: leave reasoning blocks in the message.
+    """
+
+    def __init__(self, server: Server, params: SamplingParams, *, share_thinking: bool = False) -> None:
+        self._server = server
+        self._params = params
+        self._share_thinking = share_thinking
+
+    async def say(self, observation: Mapping[str, Any], *, gate: Gate) -> Message:
+        """The server's next message; finish `aborted` where it did not answer in time."""
+        messages = [dict(message) for message in observation["messages"]]
+        answer = await self._server.ask(
+            lambda client: client.chat.completions.create(
+                model=self._server.model,
+                messages=messages,  # type: ignore[arg-type]
+                max_tokens=self._params.max_tokens,
+                temperature=self._params.temperature,
+                top_p=self._params.top_p,
+                stop=list(self._params.stop_strings) or None,
+            )
+        )
+        if answer is None:
+            return Message("", Finish.ABORTED)
+        choice = answer.choices[0]
+        finish = Finish.LENGTH if choice.finish_reason == "length" else Finish.STOP
+        text = choice.message.content or ""
+        reasoning, rest = split_reasoning(text)
+        return Message(text, finish) if self._share_thinking else Message(rest, finish, reasoning)

