@@ -30,13 +30,14 @@ from rema_env.grading.words import (
     same_time,
     same_words,
     without_option,
-    without_prefix,
+    without_frame,
 )
 from rema_env.transcript import Grade, Outcome, Problem
 
 LONGEST_BOX = 1 << 16  # characters between the braces
 LONGEST_ANSWER = 4_096  # characters once cleaned
 _INTEGER = re.compile(r"-?[0-9]{1,18}")  # two of these are compared as they are: the common case, kept cheap
+_SHORT = 512  # characters of an answer worth remembering: every gold, and what most samples say
 _FAR = 1e-6  # a relative distance that rounding of floats never makes
 
 
@@ -110,8 +111,16 @@ class _Reading:
     fault: str | None
 
 
-@functools.lru_cache(maxsize=8192)
 def _read(answer: str) -> _Reading:
+    return _remembered(answer) if len(answer) <= _SHORT else _understood(answer)
+
+
+@functools.lru_cache(maxsize=8192)
+def _remembered(answer: str) -> _Reading:
+    return _understood(answer)
+
+
+def _understood(answer: str) -> _Reading:
     try:
         text = clean(answer)
     except Unreadable as error:
@@ -128,7 +137,7 @@ def _read(answer: str) -> _Reading:
 
 def forget() -> None:
     """Drop the readings remembered so far (they only save time)."""
-    _read.cache_clear()
+    _remembered.cache_clear()
 
 
 def _same(gold: _Reading, said: _Reading, judge: Judge) -> Verdict:
@@ -140,7 +149,7 @@ def _same(gold: _Reading, said: _Reading, judge: Judge) -> Verdict:
     if times[0] and times[1]:
         return same_time(times[0], times[1])
     if gold.words:
-        return same_words(gold.text, without_prefix(said.text)) or same_words(gold.text, said.text)
+        return same_words(gold.text, without_frame(said.text)) or same_words(gold.text, said.text)
     if gold.answer is None:
         return plain(gold.text) == plain(said.text)
     return any_of(same_answer(gold.answer, answer, judge) for answer in _readings(gold, said))

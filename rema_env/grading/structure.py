@@ -25,7 +25,7 @@ from rema_env.grading.answer import (
 from rema_env.grading.grammar import read
 from rema_env.grading.latex import Unreadable, lexemes, tokens
 from rema_env.grading.units import split_unit
-from rema_env.grading.words import without_prefix
+from rema_env.grading.words import without_frame
 
 SIGNS = {
     "=": "=", "<": "<", ">": ">", "\\le": "<=", "\\ge": ">=", "\\ne": "!=", "\\approx": "~", "\\simeq": "~",
@@ -62,7 +62,7 @@ def read_answer(text: str, *, thousands: bool = True, depth: int = 0) -> Answer:
     """
     if depth > _DEPTH:
         raise Unreadable("nested too deeply")
-    text = without_prefix(text)
+    text = without_frame(text)
     if not text:
         raise Unreadable("nothing")
     if _REALS.fullmatch(text):

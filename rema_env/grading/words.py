@@ -20,6 +20,11 @@ _PREFIX = re.compile(
     r"\b[\s:,]*)+(?:\}\s*)?",
     re.IGNORECASE,
 )
+_SUFFIX = re.compile(
+    r"\s*(?:,\s*)?(?:(?:\\text\s*\{\s*,?\s*)?for (?:all|any|every|each)\b|\\forall\b).*$"
+    r"|\s*[,;]\s*(?:\\text\s*\{[^{}\d]*\}\s*)?[a-z]\s*\\in\s*\\mathbb\s*\{?\s*[NZQR]\s*\}?$",
+    re.DOTALL,
+)
 _EMPTY = re.compile(
     r"\\emptyset|\\\{\s*\\\}|(?:there (?:is|are) )?no (?:real |integer |such )?(?:solutions?|values?|numbers?|roots?)"
     r"(?: exists?)?|(?:the )?empty(?: set)?|none"
@@ -63,9 +68,12 @@ def is_no_solution(text: str) -> bool:
     return bool(_EMPTY.fullmatch(text) or _EMPTY.fullmatch(plain(text)))
 
 
-def without_prefix(text: str) -> str:
-    r"""Without a lead-in such as `\text{The answer is }`; the text itself where nothing would remain."""
-    rest = _PREFIX.sub("", text, count=1).strip()
+def without_frame(text: str) -> str:
+    r"""Without a lead-in such as `\text{The answer is }` and a quantifier such as `\text{ for all } x` at the end.
+
+    The text itself where nothing would remain.
+    """
+    rest = _PREFIX.sub("", _SUFFIX.sub("", text, count=1), count=1).strip(" ,;")
     return rest or text
 
 
