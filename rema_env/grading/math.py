@@ -29,8 +29,8 @@ from rema_env.grading.words import (
     plain,
     same_time,
     same_words,
-    without_option,
     without_frame,
+    without_option,
 )
 from rema_env.transcript import Grade, Outcome, Problem
 
