@@ -194,7 +194,7 @@ class Arithmetic:
         two have 27,000 and 3,411).
         """
         found: dict[str, Problem] = {}
-        for index in range(100 * count + 1000):
+        for index in range(10 * count + 500):
             if len(found) == count:
                 return tuple(found.values())
             problem = self.draw(seed, index)

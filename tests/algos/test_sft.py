@@ -87,7 +87,7 @@ def test_a_file_of_dialogues_teaches_a_named_model(tmp_path: Path) -> None:
     flags = ("--model-name-or-path", str(MODEL_FOLDER), "--dataset-name", str(file), "--learning-rate", "1e-3")
     lines = (trained(tmp_path / "run", *flags) / "metrics.jsonl").read_text().splitlines()
     losses = [json.loads(line)["loss"] for line in lines]
-    assert losses[-1] < losses[0] - 1
+    assert losses[-1] < losses[0] - 0.5
 
 
 def test_ctrl_c_keeps_what_was_learnt(tmp_path: Path) -> None:
