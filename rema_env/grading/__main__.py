@@ -38,7 +38,11 @@ class BadRow(ValueError):
 def main(argv: list[str] | None = None) -> int:
     """Run the command; returns its exit code."""
     args = _parser().parse_args(argv)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # closed by the caller, who does not want to hear
     try:
+        if sys.stdout is None or (args.file == "-" and sys.stdin is None):
+            raise ValueError("standard output, and standard input for -, must be open")
         grader = load(args.grader, **({} if args.rtol is None else {"rtol": args.rtol}))
         with ExitStack() as stack:
             source = sys.stdin.buffer if args.file == "-" else stack.enter_context(open(args.file, "rb"))

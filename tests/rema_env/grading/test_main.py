@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -100,6 +101,14 @@ def test_a_reader_that_leaves_early_ends_the_command_quietly(tmp_path: Path) -> 
         command.stdout.close()
         assert b"Traceback" not in command.stderr.read()
         assert command.wait(timeout=30) == 1
+
+
+@pytest.mark.parametrize(("redirection", "code"), [(">&-", 2), ("> /dev/full", 2), ("2>&- > /dev/null", 0)])
+def test_a_closed_or_full_output_is_no_traceback(tmp_path: Path, redirection: str, code: int) -> None:
+    path = write(tmp_path / "rows.jsonl", [{"id": 1, "answer": "3", "response": r"\boxed{3}"}])
+    command = f"{shlex.quote(sys.executable)} -m rema_env.grading {shlex.quote(path)} {redirection}"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr
 
 
 @pytest.mark.parametrize(
