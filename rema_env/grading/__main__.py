@@ -39,7 +39,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command; returns its exit code."""
     args = _parser().parse_args(argv)
     if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w")  # closed by the caller, who does not want to hear
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 it stays open; the caller closed it and wants no word
     try:
         if sys.stdout is None or (args.file == "-" and sys.stdin is None):
             raise ValueError("standard output, and standard input for -, must be open")
