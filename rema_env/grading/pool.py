@@ -24,6 +24,7 @@ __all__ = ["GIB", "LoadError", "Pool", "Spec", "shared"]
 log = logging.getLogger(__name__)
 
 GIB = 1024**3
+_TRIES = 3  # workers started for one answer before the fault is taken to be in the installation
 
 
 @dataclass(frozen=True)
@@ -119,11 +120,11 @@ class Pool:
         self._drop(number)
 
     def _grade(self, number: int, job: _Job) -> Grade:
-        """The grade of one answer. A worker found dead before it had the question is replaced and asked again."""
+        """The grade of one answer. A worker that dies before it has the question is replaced and asked again."""
         request = {"problem": problem_to_json(job.problem), "text": job.text}
-        for _ in range(3):
+        for _ in range(_TRIES):
             if self._closed:
-                break
+                return Grade(0.0, Outcome.CRASHED)
             try:
                 child = self._ready(number, job.spec)
                 return self._reported(number, job, child.ask(request, self.time_limit))
@@ -133,8 +134,10 @@ class Pool:
             except Died as death:
                 self._drop(number)
                 if not death.unasked:
-                    break
-        return Grade(0.0, Outcome.CRASHED)
+                    return Grade(0.0, Outcome.CRASHED)
+        if self._closed:
+            return Grade(0.0, Outcome.CRASHED)
+        raise RuntimeError(f"a grading worker did not start, {_TRIES} times; its own words are on standard error")
 
     def _reported(self, number: int, job: _Job, answer: dict[str, Any]) -> Grade:
         """The worker's report as a grade; one that ran out of memory is not used again."""
@@ -158,12 +161,8 @@ class Pool:
         if child.loaded != spec:
             try:
                 child.load(spec, self.memory_limit)
-            except (Died, Late) as error:
-                if self._closed:
-                    raise Died(unasked=True) from None
-                raise RuntimeError(
-                    f"a grading worker did not start ({error!r}); its own words are on standard error"
-                ) from None
+            except (Died, Late):
+                raise Died(unasked=True) from None
         return child
 
     def _drop(self, number: int) -> None:

@@ -46,6 +46,10 @@ def grade(problem, text):
     if text == "pid":
         time.sleep(0.05)
         return Grade(1.0, Outcome.RIGHT, str(os.getpid()))
+    if text.startswith("mark"):
+        with open(text.split()[1], "w") as mark:
+            mark.write(str(os.getpid()))
+        time.sleep(60)
     if text.startswith("sleep"):
         time.sleep(float(text.split()[1]))
     right = problem.answer == text.strip() or text in ("print", "read")

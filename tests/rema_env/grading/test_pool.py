@@ -87,20 +87,25 @@ def test_a_stuck_worker_is_killed_with_all_it_started_and_replaced(obedient: Gra
     assert not set(first) & set(pool.pids())
 
 
-def test_a_worker_killed_in_the_middle_costs_only_the_answer_it_held(obedient: Grader, make_pool: MakePool) -> None:
-    pool = make_pool(workers=2, time_limit=60)
-    grade = pooled(obedient, pool=pool)
-    list(grade.grade_all((EASY, "3") for _ in range(4)))
-    futures = [grade.submit(EASY, "3") for _ in range(20)]
-    futures += [grade.submit(EASY, "sleep 30"), *(grade.submit(EASY, "3") for _ in range(20))]
-    holder = futures[20]
-    until(lambda: holder.running() and sum(future.done() for future in futures) == 40)
-    for pid in pool.pids():
-        os.kill(pid, signal.SIGKILL)
+def test_a_worker_killed_in_the_middle_costs_only_the_answer_it_held(
+    obedient: Grader, make_pool: MakePool, tmp_path: Path
+) -> None:
+    grade = pooled(obedient, pool=make_pool(workers=2, time_limit=60))
+    mark = tmp_path / "pid"
+    texts = ["3"] * 20 + [f"mark {mark}"] + ["3"] * 20
+    futures = [grade.submit(EASY, text) for text in texts]
+    until(lambda: mark.exists() and mark.read_text() != "")
+    os.kill(int(mark.read_text()), signal.SIGKILL)
     outcomes = [future.result().outcome for future in futures]
-    assert outcomes[20] is Outcome.CRASHED
-    assert outcomes.count(Outcome.RIGHT) == 40
-    assert grade(EASY, "3").outcome is Outcome.RIGHT
+    assert outcomes == [Outcome.RIGHT] * 20 + [Outcome.CRASHED] + [Outcome.RIGHT] * 20
+
+
+def test_a_worker_killed_while_it_starts_is_replaced(obedient: Grader, make_pool: MakePool) -> None:
+    pool = make_pool(workers=1)
+    future = pooled(obedient, pool=pool).submit(EASY, "3")
+    until(lambda: pool.pids() != [])
+    os.kill(pool.pids()[0], signal.SIGKILL)
+    assert future.result().outcome is Outcome.RIGHT
 
 
 def test_a_worker_that_died_while_idle_costs_nothing(obedient: Grader, make_pool: MakePool) -> None:
