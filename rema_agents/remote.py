@@ -244,18 +244,22 @@ class RemoteSampler:
         return any(abs(colder[token] - warmer[token]) > 1e-3 for token in colder.keys() & warmer.keys())
 
     def _probe_weights(self) -> bool:
-        response = self._server.ask_now(lambda client: self._dev(client, "GET", "server_info?config_format=json"))
-        return response is not None and response.is_success and _RELOADS in response.text
+        route = f"{self._root}/server_info?config_format=json"
+        try:
+            told = self._server.ask_now(lambda client: client.get(route, cast_to=str))
+        except ValueError:  # no such route: not vLLM, or not in development mode
+            return False
+        return told is not None and _RELOADS in told
 
     def _post(self, route: str, body: Mapping[str, Any]) -> None:
-        response = self._server.ask_now(lambda client: self._dev(client, "POST", route, body))
-        if response is None or not response.is_success:
-            raise RuntimeError(f"{self._server.base_url} did not take the weights: {route} failed")
+        """One of the routes that vLLM's server has at its root, beside those of OpenAI."""
+        told = self._server.ask_now(lambda client: client.post(f"{self._root}/{route}", cast_to=str, body=body))
+        if told is None:
+            raise RuntimeError(f"{self._server.base_url} did not take the weights: {route} went unanswered")
 
-    async def _dev(self, client: openai.AsyncOpenAI, method: str, route: str, body: Any = None) -> Any:
-        """One of the routes that vLLM's server has beside those of OpenAI, at the root."""
-        root = self._server.base_url.removesuffix("/v1")
-        return await client._client.request(method, f"{root}/{route}", json=body)
+    @property
+    def _root(self) -> str:
+        return self._server.base_url.removesuffix("/v1")
 
 
 class RemoteSeat:

@@ -130,6 +130,12 @@ class VLLMSampler:
             ValueError: the prompt does not fit.
             RuntimeError: the engine died three times without an answer in between.
         """
+        room, wanted = self._arguments["max_model_len"], len(prompt_ids) + params.max_tokens
+        if wanted > room:
+            raise ValueError(
+                f"a prompt of {len(prompt_ids)} tokens and {params.max_tokens} new ones do not fit into the engine's "
+                f"max_model_len of {room}"
+            )
         return await self._loop.wait(self._sample(list(prompt_ids), params, dialogue))
 
     def update_weights(self, named_tensors: Iterable[tuple[str, Tensor]], version: int) -> None:
@@ -177,7 +183,7 @@ class VLLMSampler:
 
     async def _stop(self) -> None:
         engine, self._engine = self._engine, None
-        engine.shutdown()
+        await _put_down(engine)
 
     async def _sample(self, prompt_ids: list[int], params: SamplingParams, dialogue: int) -> Completion:
         from vllm.v1.engine.exceptions import EngineDeadError
@@ -215,7 +221,7 @@ class VLLMSampler:
                 "it are made again",
                 stacklevel=2,
             )
-            dead.shutdown()
+            await _put_down(dead)
             await self._start()
 
     async def _update(self) -> None:
@@ -245,6 +251,13 @@ class VLLMSampler:
             if not self._weights.written:
                 raise RuntimeError("the engine slept and has no weights: update_weights before the next call")
             await self._take_weights()
+
+
+async def _put_down(engine: Any) -> None:
+    """Stop an engine and close the sockets that vLLM leaves open."""
+    engine.shutdown()
+    await asyncio.sleep(0)
+    engine.engine_core.resources.ctx.destroy(linger=0)
 
 
 def _vllm_params(params: SamplingParams) -> Any:

