@@ -136,6 +136,20 @@ def segment_sum(value_BT: Tensor, segment_BT: Tensor, count: int) -> Tensor:
     return sums.index_add(0, number_N, value_BT.flatten())[:count]
 
 
+def turn_sums(turn_BT: Tensor) -> Callable[[Tensor], Tensor]:
+    """A function value_BT -> sum_BK, the sum of values by turn: one pass over the tokens, however many turns there are.
+
+    What stands where nothing is trained goes into a column of its own, which is cut off: not even a NaN there matters.
+    """
+    number_BT = turn_BT + 1
+    K = int(number_BT.amax()) if number_BT.numel() else 0
+
+    def sums(value_BT: Tensor) -> Tensor:
+        return value_BT.new_zeros(len(value_BT), K + 1).scatter_add(1, number_BT, value_BT)[:, 1:]
+
+    return sums
+
+
 def turn_segments(turn_BT: Tensor, trajectory_B: Tensor) -> tuple[Tensor, int]:
     """A number for each (trajectory, turn), -1 where nothing is trained; and how many numbers there are, S * K.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -23,7 +24,7 @@ from algos.functional import (
     clipped_surrogate,
     log_ratio,
     segment_sum,
-    turn_segments,
+    turn_sums,
 )
 
 if TYPE_CHECKING:
@@ -108,37 +109,45 @@ def sequence_ratio(out: Out, batch: Batch, limit: float) -> tuple[Tensor, Tensor
     the token ratio, whatever the shares.
     """
     segment_BT = torch.where(batch.turn_BT >= 0, batch.trajectory_B[:, None], -1)
-    return _one_ratio_each(out, batch, segment_BT, len(batch.reward_S), limit, geometric=True)
+    sums = partial(segment_sum, segment_BT=segment_BT, count=len(batch.reward_S))
+    weight_S, adv_S = _weights_and_advantages(batch, sums)
+    log_ratio_BT = log_ratio(out.logp_BT, batch.old_logp_BT, batch.turn_BT)
+    mean_S = sums(batch.share_BT * log_ratio_BT) / torch.where(weight_S > 0, weight_S, 1.0)
+    return torch.exp(mean_S.clamp(-limit, limit)), adv_S, weight_S
 
 
 def turn_ratio_geometric(out: Out, batch: Batch, limit: float) -> tuple[Tensor, Tensor, Tensor]:
-    """r_k = exp( mean over t in turn k of (logp_t - old_logp_t) ), one for each turn.
+    """r_k = exp( mean over t in turn k of (logp_t - old_logp_t) ), one for each turn of each row.
 
     Source: ReMA's released code, `clip_mode=turn`.
     """
-    return _one_ratio_each(out, batch, *turn_segments(batch.turn_BT, batch.trajectory_B), limit, geometric=True)
+    sums = turn_sums(batch.turn_BT)
+    weight_BK, adv_BK = _weights_and_advantages(batch, sums)
+    mean_BK = sums(batch.share_BT * (out.logp_BT - batch.old_logp_BT)) / torch.where(weight_BK > 0, weight_BK, 1.0)
+    return torch.exp(mean_BK.clamp(-limit, limit)), adv_BK, weight_BK
 
 
 def turn_ratio_arithmetic(out: Out, batch: Batch, limit: float) -> tuple[Tensor, Tensor, Tensor]:
-    """r_k = mean over t in turn k of exp(logp_t - old_logp_t), one for each turn. Source: arXiv:2503.09501, Eq. 13."""
-    return _one_ratio_each(out, batch, *turn_segments(batch.turn_BT, batch.trajectory_B), limit, geometric=False)
+    """r_k = mean over t in turn k of exp(logp_t - old_logp_t), one for each turn of each row.
+
+    Source: ReMA, arXiv:2503.09501, Eq. 13.
+    """
+    sums = turn_sums(batch.turn_BT)
+    weight_BK, adv_BK = _weights_and_advantages(batch, sums)
+    ratio_BT = torch.exp((out.logp_BT - batch.old_logp_BT).clamp(-limit, limit))
+    return sums(batch.share_BT * ratio_BT) / torch.where(weight_BK > 0, weight_BK, 1.0), adv_BK, weight_BK
 
 
-def _one_ratio_each(
-    out: Out, batch: Batch, segment_BT: Tensor, count: int, limit: float, *, geometric: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    """(ratio, advantage, weight) by segment; within a turn all shares are equal, so weighing by them is the mean."""
-    log_ratio_BT = log_ratio(
-        out.logp_BT, batch.old_logp_BT, batch.turn_BT, limit=LOG_RATIO_LIMIT if geometric else limit
-    )
-    share_BT = batch.share_BT
-    weight_N = segment_sum(share_BT, segment_BT, count)
-    per_weight_N = torch.where(weight_N > 0, 1 / weight_N.clamp(min=torch.finfo(weight_N.dtype).tiny), 0.0)
-    advantage_N = segment_sum(share_BT * batch.adv_BT, segment_BT, count) * per_weight_N
-    if geometric:
-        mean_N = segment_sum(share_BT * log_ratio_BT, segment_BT, count) * per_weight_N
-        return torch.exp(mean_N.clamp(-limit, limit)), advantage_N, weight_N
-    return segment_sum(share_BT * torch.exp(log_ratio_BT), segment_BT, count) * per_weight_N, advantage_N, weight_N
+def _weights_and_advantages(batch: Batch, sums: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+    """By segment: the sum of the shares, and the mean of the advantage weighted by them (0 where there are no tokens).
+
+    Within a turn all shares are equal, so there it is the plain mean, as it is of log-ratios.
+    """
+    both = sums(
+        torch.complex(batch.share_BT, batch.share_BT * batch.adv_BT)
+    )  # one pass over the tokens sums two numbers
+    weight = both.real
+    return weight, both.imag / torch.where(weight > 0, weight, 1.0)
 
 
 RATIOS: Mapping[str, Callable[[Out, Batch, float], tuple[Tensor, Tensor, Tensor]]] = {
