@@ -1,0 +1,108 @@
+"""A package of someone else's, installed as a user would: three agents, of whom one may speak twice, learn by name.
+
+`tests/packages/debate` brings process, problems, prompts and grader; it imports rema, and nothing in rema names it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+ROOT = Path(__file__).parent.parent
+ROLES = ("solver", "critic", "refiner")
+
+CHECKS = """
+import warnings
+import rema_env
+from pettingzoo.test import api_test
+from rema_env.testing import check_text_env
+
+assert "debate_v0" in rema_env.registry.names()
+for name in ("debate_v0", "debate:env"):
+    check_text_env(rema_env.resolve(name)())
+warnings.filterwarnings("ignore", ".*(probably should be gymnasium.spaces|is not a NumPy array)")
+api_test(rema_env.resolve("debate:env")(max_rounds=3), num_cycles=50)
+"""
+
+PLAYED = """
+import json
+import rema_env
+
+env = rema_env.resolve("debate:env")()
+env.reset(options={"problem": {"question": "4+5?", "answer": "9"}})
+script, paid = iter(["10", "No: 9.", "I am sure.", "9", "9", "Agreed.", "So it is 9."]), {}
+for agent in env.agent_iter():
+    _, paid[agent], terminated, truncated, _ = env.last(observe=False)
+    env.step(None if terminated or truncated else next(script))
+transcript = env.unwrapped.transcript
+print(json.dumps([[turn.role for turn in transcript.turns], transcript.ending, paid]))
+"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder into which the package is installed, with what makes its entry point known."""
+    folder = tmp_path_factory.mktemp("site")
+    pip = [sys.executable, "-m", "pip", "install", "-qq", "--disable-pip-version-check", "--no-index", "--no-deps"]
+    package = ROOT / "tests" / "packages" / "debate"
+    subprocess.run([*pip, "--no-build-isolation", "--target", folder, package], check=True)
+    return folder
+
+
+def python(site: Path, *arguments: str, folder: Path) -> str:
+    """What a Python that finds the package prints."""
+    here = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), str(ROOT)])}
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=folder, env=here, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def grpo(site: Path, folder: Path, *arguments: str) -> list[dict[str, Any]]:
+    """The metrics of five steps of the embedded model."""
+    small = "--problems-per-step 2 --num-generations 4 --num-minibatches 1 --save-steps 0 --max-steps 5".split()
+    rules = "--max-rounds 2 --max-prompt-length 512 --unfinished-reward grade --output-dir run".split()
+    python(site, "-m", "algos.grpo", "--env", "debate:env", *small, *rules, *arguments, folder=folder)
+    return [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_it_passes_every_check_by_name_and_by_path(site: Path, tmp_path: Path) -> None:
+    assert "Passed API test" in python(site, "-c", CHECKS, folder=tmp_path)
+
+
+def test_the_critic_may_speak_twice_and_the_packages_own_grader_pays_all_three(site: Path, tmp_path: Path) -> None:
+    order, ending, paid = json.loads(python(site, "-c", PLAYED, folder=tmp_path))
+    assert order == ["solver", "critic", "critic", "refiner", "solver", "critic", "refiner"]
+    assert ending == "finished"
+    assert paid == {"solver_0": 1.0, "critic_0": 1.0, "refiner_0": 1.0}
+
+
+def test_the_plain_command_trains_all_three(site: Path, tmp_path: Path) -> None:
+    steps = grpo(site, tmp_path)
+    assert [step["step"] for step in steps] == [1, 2, 3, 4, 5]
+    assert max(step["grad_norm"] for step in steps) > 0
+    assert all(f"{role}/reward" in steps[0] for role in ROLES)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_trained_alone_changes_and_the_others_stay(role: str, site: Path, tmp_path: Path) -> None:
+    from rema_agents.tiny import MODEL_FOLDER
+
+    (tmp_path / "tiny.yaml").write_text("solver: Solve.\ncritic: Plan.\nrefiner: Solve.\n")
+    prompts = ("--system-prompts", "tiny.yaml")
+    steps = grpo(site, tmp_path, "--team", "separate", "--train", role, *prompts)
+    assert max(step["grad_norm"] for step in steps) > 0
+    start = load_file(MODEL_FOLDER / "model.safetensors")
+    for name in ROLES:
+        weights = load_file(tmp_path / "run" / "final" / name / "model.safetensors")
+        same = all(torch.equal(weights[key], weight) for key, weight in start.items())
+        assert same == (name != role)
