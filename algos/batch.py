@@ -207,6 +207,12 @@ def minibatches(batch: Batch, count: int, *, seed: Sequence[int]) -> Iterator[Ba
             yield batch.of_trajectories(keep_S)
 
 
+PADDING = 1.04
+"""A micro-batch is closed early where one more trajectory would pad it to more than this times its real tokens, ..."""
+LEAST_FILLED = 1 / 16
+"""... unless it is still smaller than this part of the budget."""
+
+
 def micro_batches(batch: Batch, tokens: int) -> Iterator[Tensor]:
     """Row indices of micro-batches: rows x longest row <= `tokens`, sorted by length, trajectories kept whole.
 
@@ -227,25 +233,35 @@ def deal(batch: Batch, tokens: int, ranks: int) -> list[list[Tensor]]:
     return [part + [nothing] * (most - len(part)) for part in parts]
 
 
-Rows = tuple[int, list[int]]
-"""One trajectory: its longest row's length [tokens], and its row indices."""
+@dataclass
+class _Trajectory:
+    """A trajectory's rows, its longest row and all its real tokens."""
+
+    rows: list[int] = field(default_factory=list)
+    longest: int = 0
+    tokens: int = 0
 
 
-def _trajectories(batch: Batch) -> list[Rows]:
+def _trajectories(batch: Batch) -> list[_Trajectory]:
     """All trajectories, the shortest first."""
-    rows_of: dict[int, list[int]] = {}
-    for b, s in enumerate(batch.trajectory_B.tolist()):
-        rows_of.setdefault(s, []).append(b)
-    length = batch.length_B.tolist()
-    return sorted(((max(length[b] for b in rows), rows) for rows in rows_of.values()), key=lambda item: item[0])
+    found: dict[int, _Trajectory] = {}
+    for b, (s, length) in enumerate(zip(batch.trajectory_B.tolist(), batch.length_B.tolist(), strict=True)):
+        trajectory = found.setdefault(s, _Trajectory())
+        trajectory.rows.append(b)
+        trajectory.longest = max(trajectory.longest, length)
+        trajectory.tokens += length
+    return sorted(found.values(), key=lambda trajectory: trajectory.longest)
 
 
-def _cut(ordered: Sequence[Rows], tokens: int) -> Iterator[Tensor]:
-    current: list[int] = []
-    for longest, rows in ordered:
-        if current and (len(current) + len(rows)) * longest > tokens:
-            yield torch.tensor(current)
-            current = []
-        current += rows
-    if current:
-        yield torch.tensor(current)
+def _cut(ordered: Sequence[_Trajectory], tokens: int) -> Iterator[Tensor]:
+    rows: list[int] = []
+    real = 0
+    for next_ in ordered:
+        padded = (len(rows) + len(next_.rows)) * next_.longest
+        wasteful = padded > PADDING * (real + next_.tokens) and real >= tokens * LEAST_FILLED
+        if rows and (padded > tokens or wasteful):
+            yield torch.tensor(rows)
+            rows, real = [], 0
+        rows, real = rows + next_.rows, real + next_.tokens
+    if rows:
+        yield torch.tensor(rows)
