@@ -96,6 +96,10 @@ class ModelConfig:
     """auto: vllm with a GPU, else hf."""
     chat_template_kwargs: JsonObject = field(default_factory=dict)
     """Passed to the chat template, as JSON, e.g. '{"enable_thinking": false}'."""
+    lora_rank: int = 0
+    """Train adapters of this rank (LoRA) on one frozen base that all policies share; 0: all weights."""
+    lora_alpha: int = 32
+    """LoRA's scale: what an adapter adds is multiplied by alpha / rank."""
     bf16: bool | None = None
     """Compute in bfloat16 over float32 master weights. None: on GPUs yes, on a CPU no."""
 
@@ -161,7 +165,6 @@ class SamplingConfig:
                 "distribution would not be the policy whose log-probabilities are trained, got "
                 f"temperature {self.temperature}, top_p {self.top_p}, top_k {self.top_k}"
             )
-
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -277,6 +280,10 @@ class RunConfig:
     """Print a line every this many steps; metrics.jsonl has every step."""
     num_completions_to_print: int = 2
     """Dialogues shown after the first step and after the last."""
+    dry_run: bool = False
+    """Print what a step consists of and the memory it needs, and load nothing."""
+    gpus: str | None = None
+    """With --dry-run: the GPUs to plan for, COUNTxSIZE, e.g. 4x48GB; a plan that cannot fit them is refused."""
     on_alarm: Literal["warn", "stop"] = "warn"
     """When a run shows signs of collapse: say so, or also stop it, with a checkpoint."""
     report_to: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = ("tensorboard",)
@@ -369,7 +376,8 @@ def parse(
         defaults: what holds before the command line's own flags; default: class defaults, preset, file.
     """
     with exit_on_mistakes(prog):
-        args = [_known_flag(arg) for arg in argv if not arg.startswith("--local_rank=")]  # DeepSpeed's launcher adds it
+        own = [arg for arg in argv if not arg.startswith("--local_rank=")]  # DeepSpeed's launcher adds it
+        args = [_known_flag(arg) for arg in _with_share(own)]
         default = defaults(args) if defaults else _defaults(config_class, args)
     return tyro.cli(config_class, args=args, default=default, prog=prog)
 
@@ -478,6 +486,22 @@ OTHER_NAMES = {
 
 LOSS_TYPES = {"grpo": "trajectory", "dapo": "token", "bnpo": "token", "dr_grpo": "constant"}
 """TRL's word for a share."""
+
+
+def _with_share(argv: Sequence[str]) -> list[str]:
+    """The arguments with TRL's `--loss-type` put as `--share`. Raises ValueError for a loss type that is no share."""
+    args: list[str] = []
+    words = iter(argv)
+    for arg in words:
+        name, equals, value = arg.partition("=")
+        if name.replace("_", "-") != "--loss-type":
+            args.append(arg)
+            continue
+        word = value if equals else next(words, "")
+        if word not in LOSS_TYPES:
+            raise ValueError(f"--loss-type {word} is no share of the loss; there are: {', '.join(LOSS_TYPES)}")
+        args += ["--share", LOSS_TYPES[word]]
+    return args
 
 
 def _known_flag(arg: str) -> str:

@@ -39,6 +39,11 @@ class TurnPPOConfig(SurrogateConfig, CreditConfig):
     share: Share = "turn_in_trajectory"
     """What the loss weighs equally."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.ratio not in ("turn_geometric", "turn_arithmetic"):
+            raise ValueError(f"--ratio {self.ratio} is GRPO's; turn-ratio PPO has turn_geometric and turn_arithmetic")
+
 
 @dataclass(frozen=True)
 class Config(TrainConfig):

@@ -147,3 +147,65 @@ def test_help_loads_nothing_heavier_than_torch() -> None:
 
 def test_defaults_of_the_class_are_valid() -> None:
     assert isinstance(TrainConfig(), TrainConfig)
+
+
+@pytest.mark.parametrize(
+    ("word", "share"), [("grpo", "trajectory"), ("dapo", "token"), ("bnpo", "token"), ("dr_grpo", "constant")]
+)
+def test_loss_type_is_trls_word_for_a_share(word: str, share: str) -> None:
+    assert flatten(grpo("--loss-type", word))["share"] == share
+    assert flatten(grpo(f"--loss_type={word}"))["share"] == share
+
+
+def test_a_loss_type_that_is_no_share_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--loss-type sapo is no share of the loss; there are: grpo, dapo" in message(capsys, "--loss-type", "sapo")
+
+
+def test_the_papers_multi_turn_settings_are_a_preset() -> None:
+    from algos.turn_ppo import Config as TurnPPO
+
+    argv = ["--preset", "rema-multi-turn", "--model-name-or-path", "a/model"]
+    settings = flatten(parse(TurnPPO, argv, prog="test"))
+    paper = {
+        "problems_per_step": 128,
+        "num_generations": 16,
+        "num_minibatches": 4,
+        "learning_rate": 1e-6,
+        "max_rounds": 30,
+        "max_completion_length": 512,
+        "max_prompt_length": 4096,
+        "ratio": "turn_geometric",
+        "share": "turn_in_trajectory",
+        "epsilon": 0.2,
+        "epsilon_high": 0.2,
+        "dual_clip": 3.0,
+        "log_ratio_limit": 3.0,
+        "beta": 0.0,
+        "entropy_coef": 0.0,
+        "weight_decay": 1e-2,
+        "team": "shared",
+        "train": "all",
+    }
+    assert {name: settings[name] for name in paper} == paper
+    assert parse(TurnPPO, [*argv, "--num-minibatches", "2"], prog="test").learner.num_minibatches == 2
+
+
+def test_the_preset_of_a_turn_ratio_is_refused_where_there_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--ratio turn_geometric is turn_ppo's" in message(capsys, "--preset", "rema-multi-turn", *SMALL)
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (("--max-rounds", "4:9"), "ROUNDS:STEP pairs"),
+        (("--success-rate", "0.8:0.2"), "LOW:HIGH must be between 0 and 1"),
+        (("--success-rate", "often"), "is not LOW:HIGH"),
+        (("--kl-estimator", "k1"), "expected gradient of logp - ref_logp is 0"),
+        (("--credit", "none"), "there is no such credit"),
+        (("--num-branches", "0"), "--num-branches must be at least 1"),
+    ],
+)
+def test_settings_of_algorithms_and_groups_that_cannot_be_are_refused(
+    argv: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert said in message(capsys, *argv)
