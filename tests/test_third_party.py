@@ -61,7 +61,7 @@ def python(site: Path, *arguments: str, folder: Path) -> str:
     """What a Python that finds the package prints."""
     here = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), str(ROOT)])}
     done = subprocess.run(
-        [sys.executable, *arguments], cwd=folder, env=here, capture_output=True, text=True, timeout=300
+        [sys.executable, *arguments], cwd=folder, env=here, capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
