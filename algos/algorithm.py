@@ -26,10 +26,13 @@ class Out:
         logp_BT: [nats], logp_BT[b, t] of token t of row b given the tokens before it, under the temperature used;
             0 where the token is not trained. Differentiable.
         entropy_BT: [nats] of the distribution that token t was drawn from; only when `entropy` is in `needs`.
+        value_BK: what the critic expects in front of turn k's first token, 0 where row b has no turn k; only when
+            `value` is in `needs`. K is the number of turns of the rows given.
     """
 
     logp_BT: Tensor
     entropy_BT: Tensor | None = None
+    value_BK: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,8 @@ class Algorithm:
             however the minibatch is split. The batch holds `old_logp_BT`, `adv_BT`, `share_BT`.
         share: what the loss weighs equally, one of `algos.functional.SHARES`.
         share_length: the fixed length [tokens] of share `constant`.
-        needs: what the learner fills in: `ref_logp` (batch.ref_logp_BT), `entropy` (out.entropy_BT).
+        needs: what the learner fills in: `ref_logp` (batch.ref_logp_BT), `entropy` (out.entropy_BT), `value`
+            (out.value_BK), `old_value` (batch.old_value_BK, before the update).
         carry: the first carry; state between steps such as a running baseline, JSON values only, kept in checkpoints.
     """
 

@@ -21,7 +21,8 @@ from torch import Tensor
 
 from algos.algorithm import Algorithm, Out
 from algos.batch import Batch, make_batch
-from algos.functional import token_shares
+from algos.functional import token_shares, turn_sums
+from algos.scoring import turn_starts
 from rema_agents.types import Call, Completion, Episode
 from rema_env.transcript import Ending, Finish, Message, Problem, Transcript, Turn
 
@@ -112,13 +113,17 @@ def _episode(messages: Sequence[str], number: int) -> Episode:
 
 
 class Table:
-    """A policy: logits of both letters for every context, drawn from a seed, float64, differentiable."""
+    """A policy: logits of both letters for every context, drawn from a seed, float64, differentiable.
+
+    It also has a critic: any number for every context, drawn from the same seed.
+    """
 
     def __init__(self, game: Game, seed: int = 0, *, scale: float = 1.0, near: Table | None = None) -> None:
         generator = torch.Generator().manual_seed(seed)
         drawn_CV = scale * torch.randn(len(game.contexts), len(LETTERS), generator=generator, dtype=torch.float64)
         self.game = game
         start_CV = torch.zeros_like(drawn_CV) if near is None else near.logits_CV.detach()
+        self.value_C = torch.randn(len(game.contexts), generator=generator, dtype=torch.float64)
         self.logits_CV: Tensor = (start_CV + drawn_CV).requires_grad_()
 
     def logp_CV(self) -> Tensor:
@@ -131,9 +136,12 @@ class Table:
         letter_BT = (batch.ids_BT - _ID["x"]).clamp(0, 1)
         zero = torch.zeros((), dtype=torch.float64)
         entropy_C = -(logp_CV.exp() * logp_CV).sum(-1)
+        first_BT = turn_starts(batch.turn_BT)
+        value_BT = torch.where(first_BT, self.value_C[context_BT], zero)
         return Out(
             torch.where(batch.trained_BT, logp_CV[context_BT, letter_BT], zero),
             torch.where(batch.trained_BT, entropy_C[context_BT], zero),
+            turn_sums(batch.turn_BT)(value_BT),
         )
 
     def logp(self, episode: Episode, agent: str | None = None) -> Tensor:
@@ -194,6 +202,8 @@ def prepared(
         batch = batch.with_tensors(old_logp_BT=old.say(batch).logp_BT)
         if reference is not None:
             batch = batch.with_tensors(ref_logp_BT=reference.say(batch).logp_BT)
+        if "old_value" in algorithm.needs:
+            batch = batch.with_tensors(old_value_BK=old.say(batch).value_BK)
         found: dict[str, list[Tensor]] = {}
         start = 0
         for size, weight in zip(sizes, weights, strict=True):

@@ -61,11 +61,18 @@ class Scorer(nn.Module):
 
     Args:
         model: a transformers model, or a peft model around one.
+        values: also have a critic: one linear output on the last hidden state, which starts at 0.
     """
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, *, values: bool = False) -> None:
         super().__init__()
         self.model = model
+        self.critic: nn.Linear | None = None
+        if values:
+            weight = next(model.parameters())
+            self.critic = nn.Linear(self._head.weight.shape[-1], 1, device=weight.device, dtype=weight.dtype)
+            nn.init.zeros_(self.critic.weight)
+            nn.init.zeros_(self.critic.bias)
         self.chunked = isinstance(self._head, nn.Linear)
         if self.chunked:
             _answers_with_logps(self._head, Shape.of(self._causal.config))
@@ -80,18 +87,35 @@ class Scorer(nn.Module):
         return self._causal.get_output_embeddings()
 
     def forward(
-        self, ids_BT: Tensor, before_BT: Tensor, token_N: Tensor, temperature: float, entropy: bool
-    ) -> tuple[Tensor, Tensor | None]:
-        """logp_N [nats] of tokens, each following a True position of `before_BT`; and their entropy_N where asked."""
+        self,
+        ids_BT: Tensor,
+        before_BT: Tensor,
+        token_N: Tensor,
+        temperature: float,
+        entropy: bool,
+        state_BT: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """logp_N [nats] of tokens, each following a True position of `before_BT`; and their entropy_N where asked.
+
+        The third is the critic's value_N at the True positions of `state_BT`, where there is a critic.
+        """
         if self.chunked:
             hidden_BTH = self._causal.base_model(input_ids=ids_BT, use_cache=False)[0]
             logp_N, entropy_N = self._head(hidden_BTH[before_BT], token_N, temperature, entropy)
-            return logp_N, entropy_N
+            return logp_N, entropy_N, self._values(hidden_BTH, state_BT)
+        asks = self.critic is not None and state_BT is not None
         with head_sees_only(self._causal, before_BT):
-            logits_NV = self._causal(input_ids=ids_BT, use_cache=False).logits.float() / temperature
-        logp_NV = torch.log_softmax(logits_NV, dim=-1)
+            said = self._causal(input_ids=ids_BT, use_cache=False, output_hidden_states=asks)
+        logp_NV = torch.log_softmax(said.logits.float() / temperature, dim=-1)
         logp_N = logp_NV.gather(1, token_N[:, None])[:, 0]
-        return logp_N, -(logp_NV.exp() * logp_NV).sum(-1) if entropy else None
+        entropy_N = -(logp_NV.exp() * logp_NV).sum(-1) if entropy else None
+        return logp_N, entropy_N, self._values(said.hidden_states[-1], state_BT) if asks else None
+
+    def _values(self, hidden_BTH: Tensor, state_BT: Tensor | None) -> Tensor | None:
+        if self.critic is None or state_BT is None:
+            return None
+        value_N: Tensor = self.critic(hidden_BTH[state_BT])[:, 0].float()
+        return value_N
 
     @torch.no_grad()
     def probe(self) -> None:
@@ -162,7 +186,13 @@ def head_sees_only(model: Any, position_BT: Tensor) -> Iterator[None]:
 
 
 def score(
-    forward: Callable[..., Any], batch: Batch, device: torch.device, *, temperature: float, entropy: bool = False
+    forward: Callable[..., Any],
+    batch: Batch,
+    device: torch.device,
+    *,
+    temperature: float,
+    entropy: bool = False,
+    values: bool = False,
 ) -> Out:
     """Log-probabilities of the sampled tokens under the temperature used; the only place that shifts by one.
 
@@ -174,16 +204,36 @@ def score(
         device: the model's.
         temperature: divides the logits.
         entropy: also give `Out.entropy_BT`.
+        values: also give `Out.value_BK`; needs a scorer with a critic.
     """
     ids_BT, trained_BT = batch.ids_BT, batch.trained_BT
     if not len(batch):
         ids_BT, trained_BT = torch.zeros(1, 1, dtype=torch.int64), torch.zeros(1, 1, dtype=torch.bool)
     ids_BT, trained_BT = ids_BT.to(device), trained_BT.to(device)
-    before_BT = torch.zeros_like(trained_BT)
-    before_BT[:, :-1] = trained_BT[:, 1:]
     token_N = ids_BT[:, 1:][trained_BT[:, 1:]]
-    logp_N, entropy_N = forward(ids_BT, before_BT, token_N, temperature, entropy)
-    return Out(_scatter(trained_BT, logp_N), None if entropy_N is None else _scatter(trained_BT, entropy_N))
+    first_BT = turn_starts(batch.turn_BT).to(device) if values and len(batch) else torch.zeros_like(trained_BT)
+    state_BT = _one_before(first_BT) if values else None
+    logp_N, entropy_N, value_N = forward(ids_BT, _one_before(trained_BT), token_N, temperature, entropy, state_BT)
+    value_BK = None
+    if value_N is not None:
+        b_N, t_N = torch.nonzero(first_BT, as_tuple=True)
+        turn_N = batch.turn_BT.to(device)[b_N, t_N] if len(batch) else b_N
+        K = int(batch.turn_BT.max()) + 1 if len(batch) else 1
+        value_BK = value_N.new_zeros(len(ids_BT), K).index_put((b_N, turn_N), value_N)
+    return Out(_scatter(trained_BT, logp_N), None if entropy_N is None else _scatter(trained_BT, entropy_N), value_BK)
+
+
+def turn_starts(turn_BT: Tensor) -> Tensor:
+    """bool, True at the first sampled token of each turn."""
+    earlier_BT = torch.cat([torch.full_like(turn_BT[:, :1], -1), turn_BT[:, :-1]], dim=1)
+    return (turn_BT >= 0) & (turn_BT != earlier_BT)
+
+
+def _one_before(where_BT: Tensor) -> Tensor:
+    """True at the position in front of each True one."""
+    before_BT = torch.zeros_like(where_BT)
+    before_BT[:, :-1] = where_BT[:, 1:]
+    return before_BT
 
 
 def _scatter(where_BT: Tensor, value_N: Tensor) -> Tensor:
@@ -203,6 +253,20 @@ def score_all(
         if len(index):
             logp_BT[index, : micro.ids_BT.shape[1]] = micro_logp_BT
     return ranks.add_up(logp_BT)
+
+
+@torch.no_grad()
+def value_all(
+    forward: Callable[..., Any], batch: Batch, device: torch.device, *, temperature: float, tokens: int
+) -> Tensor:
+    """value_BK of a whole batch, as `score_all` has its log-probabilities."""
+    value_BK = torch.zeros(len(batch), int(batch.turn_BT.max()) + 1)
+    for index in deal(batch, tokens, ranks.count())[ranks.number()]:
+        micro = batch.rows(index)
+        found_BK = score(forward, micro, device, temperature=temperature, values=True).value_BK
+        if len(index) and found_BK is not None:
+            value_BK[index, : found_BK.shape[1]] = found_BK.cpu()
+    return ranks.add_up(value_BK)
 
 
 class Reference:

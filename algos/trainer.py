@@ -163,6 +163,8 @@ def learn(
         batch = batch.with_tensors(old_logp_BT=learner.logp(batch))
         if policy.reference is not None:
             batch = batch.with_tensors(ref_logp_BT=policy.reference.logp(batch))
+        if "old_value" in algorithm.needs:
+            batch = batch.with_tensors(old_value_BK=learner.values(batch))
     metrics = logp_gap(batch) | {"entropy": -float(batch.old_logp_BT[batch.trained_BT].mean())}
     if corrects(run, policy):
         weight_BT = importance_weights(batch.old_logp_BT, batch.sampled_logp_BT, batch.turn_BT)

@@ -5,7 +5,8 @@
     L = - sum_k w_k min( r_k A_k, clip(r_k, 1 - epsilon, 1 + epsilon_high) A_k )
 
 With the default share `turn_in_trajectory` w_k = 1 / (S T_s): trajectories count equally, and turns within them.
-A_k is the trajectory's group advantage (the paper's). The sum of a turn's log-ratios is neither reading.
+A_k is the trajectory's group advantage (the paper's), or a critic's (`--credit critic`: one value a turn, GAE over
+turns); then value_coef sum_k w_k (V_k - G_k)^2 / 2 is added. The sum of a turn's log-ratios is neither reading.
 
 Source: ReMA, arXiv:2503.09501, Eq. 12 and 13, and its released code (`clip_mode=turn agg_mode=trajectory`).
 """
@@ -24,6 +25,8 @@ from tyro.conf import OmitArgPrefixes as Flat
 from algos.algorithm import Algorithm, Metrics, Out
 from algos.config import TrainConfig, parse
 from algos.credit import CreditConfig, credit
+from algos.credit.critic import turn_critic
+from algos.functional import turn_sums
 from algos.surrogate import Share, SurrogateConfig, reward_less_kl, surrogate_loss
 
 if TYPE_CHECKING:
@@ -38,9 +41,18 @@ class TurnPPOConfig(SurrogateConfig, CreditConfig):
     """The turn's ratio: exp of the mean log-ratio, or the mean of the tokens' ratios."""
     share: Share = "turn_in_trajectory"
     """What the loss weighs equally."""
+    gamma: float = 1.0
+    """The critic's discount for each turn later."""
+    lam: float = 0.95
+    """The critic's GAE lambda; 1 is unbiased."""
+    value_coef: float = 0.5
+    """Weight of the critic's loss."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for name in ("gamma", "lam"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"--{name} must be between 0 and 1, got {getattr(self, name)}")
         if self.ratio not in ("turn_geometric", "turn_arithmetic"):
             raise ValueError(f"--ratio {self.ratio} is GRPO's; turn-ratio PPO has turn_geometric and turn_arithmetic")
 
@@ -53,17 +65,29 @@ class Config(TrainConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.turn_ppo.check_group(self.sampling.num_generations)
+        if self.turn_ppo.credit != "critic":
+            self.turn_ppo.check_group(self.sampling.num_generations)
 
 
-def advantages(batch: Batch, carry: Any, *, config: TurnPPOConfig) -> tuple[Tensor, Any]:
+def advantages(batch: Batch, carry: Any, *, config: TurnPPOConfig) -> tuple[Tensor | dict[str, Tensor], Any]:
     """Every turn is paid its trajectory's advantage (or what `--credit` names instead)."""
-    return credit(batch, reward_less_kl(batch, config), carry, config)
+    reward_S = reward_less_kl(batch, config)
+    if config.credit == "critic":
+        white = config.scale_rewards != "none"
+        return turn_critic(batch, reward_S, gamma=config.gamma, lam=config.lam, white=white), carry
+    return credit(batch, reward_S, carry, config)
 
 
 def loss(out: Out, batch: Batch, *, config: TurnPPOConfig) -> tuple[Tensor, Metrics]:
     """The sum over turns in the module's docstring; scalars are weighted by the same shares."""
-    return surrogate_loss(out, batch, config.ratio, config)
+    value, scalars = surrogate_loss(out, batch, config.ratio, config)
+    if config.credit != "critic":
+        return value, scalars
+    assert out.value_BK is not None
+    K = out.value_BK.shape[1]
+    share_BK = turn_sums(batch.turn_BT)(batch.share_BT)
+    error = (share_BK * (out.value_BK - batch.return_BK[:, :K]) ** 2 / 2)[:, :K].sum()
+    return value + config.value_coef * error, {**scalars, "value_loss": error.detach()}
 
 
 def algorithm(config: Config) -> Algorithm:
@@ -73,7 +97,7 @@ def algorithm(config: Config) -> Algorithm:
         loss=partial(loss, config=config.turn_ppo),
         share=config.turn_ppo.share,
         share_length=config.limits.max_completion_length,
-        needs=config.turn_ppo.needs,
+        needs=config.turn_ppo.needs + ("value", "old_value") * (config.turn_ppo.credit == "critic"),
     )
 
 

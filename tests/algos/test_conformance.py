@@ -24,6 +24,11 @@ def test_the_algorithms_here_conform(module: Any) -> None:
     check(module.algorithm(module.Config()), factor=None)
 
 
+def test_turn_ppo_with_a_critic_conforms() -> None:
+    settings = turn_ppo.TurnPPOConfig(credit="critic", lam=1.0, scale_rewards="none")
+    check(turn_ppo.algorithm(turn_ppo.Config(turn_ppo=settings)))
+
+
 def test_the_exact_gradient_holds_for_an_unbiased_estimator_and_with_its_factor_for_a_biased_one() -> None:
     check(UNBIASED)
     mean = grpo.algorithm(grpo.Config(grpo=grpo.GRPOConfig(scale_rewards="none")))

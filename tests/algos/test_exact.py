@@ -19,6 +19,7 @@ from torch import Tensor
 from algos import grpo, reinforce_pp, turn_ppo
 from algos.algorithm import Algorithm
 from algos.exact import AGENTS, Game, Table, expected_gradient, policy_gradient
+from algos.functional import importance_weights
 from tests.algos.enumerated import (
     Clip,
     Numbers,
@@ -283,6 +284,47 @@ def test_the_counterfactual_baseline_weighs_a_turn_by_the_chance_of_company_in_i
                     pull[token] = pull.get(token, 0.0) + p * s.reward * seen[turn[0][0]]
     algorithm = with_grpo(**{**UNBIASED, "credit": "counterfactual"})
     assert far(expected_gradient(algorithm, OLD), as_gradient(OLD, pull) / 2) < TOLERANCE
+
+
+def test_a_critics_advantage_is_unbiased_at_lambda_1_whatever_it_says() -> None:
+    settings = {"credit": "critic", "lam": 1.0, "scale_rewards": "none", "share": "constant"}
+    assert far(expected_gradient(with_turn_ppo(**settings), OLD), policy_gradient(OLD) / 2) < TOLERANCE
+
+
+@pytest.mark.parametrize(("gamma", "lam"), [(1.0, 0.95), (0.9, 0.5)])
+def test_a_critics_advantage_has_the_gradient_of_gae_over_turns(gamma: float, lam: float) -> None:
+    value = {context: float(OLD.value_C[n]) for context, n in GAME.contexts.items()}
+
+    def pay(step: Step) -> list[list[float]]:
+        out = []
+        for s in step:
+            start = [value[turn[0][0]] for turn in s.turns]
+            T = len(start)
+            delta = [(s.reward if k == T - 1 else gamma * start[k + 1]) - start[k] for k in range(T)]
+            adv = [sum((gamma * lam) ** (j - k) * delta[j] for j in range(k, T)) for k in range(T)]
+            out.append([a for a, turn in zip(adv, s.turns, strict=True) for _ in turn])
+        return out
+
+    algorithm = with_turn_ppo(credit="critic", gamma=gamma, lam=lam, scale_rewards="none")
+    assert far(expected_gradient(algorithm, OLD), expected(OLD, pay, "turn_in_trajectory")) < TOLERANCE
+
+
+def test_importance_weights_mend_the_choice_of_a_token_and_not_its_context() -> None:
+    """Sampled by OLD, learnt as NEW: token t is drawn from NEW, all others from OLD, without a cap."""
+    now, sampler = Numbers(NEW), Numbers(OLD)
+    pull: dict[Any, float] = {}
+    wanted: dict[Any, float] = {}
+    for episode, told in zip(GAME.episodes, trajectories_of(OLD), strict=True):
+        p = float(OLD.logp(episode).detach().exp())
+        batch = GAME.batch([[episode]]).with_tensors()
+        weight_BT = importance_weights(NEW.say(batch).logp_BT, OLD.say(batch).logp_BT, batch.turn_BT, cap=1e9)
+        for s, b in zip(told, range(len(batch)), strict=True):
+            c_N = weight_BT[b][batch.trained_BT[b]].tolist()
+            for token, c in zip(s.tokens, c_N, strict=True):
+                pull[token] = pull.get(token, 0.0) + p * c * s.reward
+                odds = math.exp(now.logp(token) - sampler.logp(token))
+                wanted[token] = wanted.get(token, 0.0) + p * odds * s.reward
+    assert far(as_gradient(NEW, pull), as_gradient(NEW, wanted)) < TOLERANCE
 
 
 def test_agents_that_learn_apart_have_the_gradient_of_their_own_pay_alone() -> None:

@@ -1,0 +1,70 @@
+"""The critic of a learner: read in front of each turn, learnt with the policy, never part of what is published."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from algos.algorithm import Out
+from algos.batch import Batch, make_batch
+from algos.config import LearnerConfig
+from algos.learner import Learner
+from algos.scoring import turn_starts
+from rema_agents.types import Episode
+from tests.algos.conftest import CPU
+
+
+@pytest.fixture
+def learner(embedded: Path) -> Learner:
+    config = LearnerConfig(learning_rate=1e-2, micro_batch_tokens=512, gradient_checkpointing=False)
+    return Learner(str(embedded), config, CPU, needs=("value", "old_value"))
+
+
+def real(batch: Batch) -> torch.Tensor:
+    """bool, (B, K): whether a row has a turn k."""
+    K = int(batch.turn_BT.max()) + 1
+    return (batch.turn_BT[:, :, None] == torch.arange(K)).any(1)
+
+
+def test_turns_start_at_their_first_sampled_token() -> None:
+    assert turn_starts(torch.tensor([[-1, 0, 0, -1, 1, 1], [0, -1, 1, 2, 2, -1]])).tolist() == [
+        [False, True, False, False, True, False],
+        [True, False, True, True, False, False],
+    ]
+
+
+def test_a_critic_starts_at_0_and_learns_what_each_turn_returns(learner: Learner, episodes: list[Episode]) -> None:
+    batch = make_batch(episodes, ("meta_0", "reasoner_0"))
+    assert float(learner.values(batch).abs().max()) == 0.0
+
+    def loss(out: Out, micro: Batch) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        assert out.value_BK is not None
+        return ((out.value_BK - 0.5) * real(micro)).square().sum() / 100, {}
+
+    for _ in range(30):
+        learner.update(batch, loss)
+    got = learner.values(batch)
+    assert got.shape == real(batch).shape
+    assert float(got[~real(batch)].abs().max()) == 0.0
+    assert float((got - 0.5)[real(batch)].abs().mean()) < 0.1
+
+
+def test_a_critic_sees_nothing_of_the_turn_that_it_judges(learner: Learner, episodes: list[Episode]) -> None:
+    assert learner.scorer.critic is not None
+    torch.nn.init.normal_(learner.scorer.critic.weight)
+    batch = make_batch(episodes, ("reasoner_0",))
+    first = learner.values(batch)
+    ids_BT = torch.where(batch.turn_BT == int(batch.turn_BT[0].max()), 5, batch.ids_BT)
+    changed = learner.values(Batch(**{**vars(batch), "ids_BT": ids_BT}))
+    last = int(batch.turn_BT[0].max())
+    assert torch.equal(changed[0, : last + 1], first[0, : last + 1])
+
+
+def test_what_is_saved_and_published_has_no_critic(learner: Learner, tmp_path: Path, embedded: Path) -> None:
+    learner.save(tmp_path / "policy")
+    saved, start = (load_file(folder / "model.safetensors") for folder in (tmp_path / "policy", embedded))
+    assert saved.keys() == start.keys()
+    assert not [name for name, _ in learner.named_weights() if "critic" in name]
