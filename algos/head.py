@@ -84,30 +84,29 @@ class _TokenLogps(torch.autograd.Function):
         head = _Head(weight_VH, bias_V, temperature, shape)
         N, differentiable = len(hidden_NH), ctx.needs_input_grad[0]
         logp_N = _wide(hidden_NH.new_zeros(N))
+        total_N = torch.zeros_like(logp_N)
         entropy_N = torch.zeros_like(logp_N if entropy else logp_N[:0])
         by_logp_NH = torch.zeros_like(hidden_NH if differentiable else hidden_NH[:0])
         by_entropy_NH = torch.zeros_like(hidden_NH if differentiable and entropy else hidden_NH[:0])
         for part in _chunks(N, len(weight_VH)):
             z_NV, slope_NV = head.logits(hidden_NH[part])
-            z_NV -= z_NV.logsumexp(-1, keepdim=True)
-            logp_N[part] = z_NV.gather(1, token_N[part, None])[:, 0]
-            if entropy:
-                p_NV = z_NV.exp()
-                entropy_N[part] = -(p_NV * z_NV).sum(-1)
-                if differentiable:
-                    by_z_NV = -p_NV * (z_NV + entropy_N[part, None])
-                    by_entropy_NH[part] = head.backward(by_z_NV, slope_NV) @ weight_VH
+            own_N = z_NV.gather(1, token_N[part, None])[:, 0]
+            p_NV, total_N[part], entropy_N[part if entropy else slice(0)] = _softmax(z_NV, entropy)
+            logp_N[part] = own_N - total_N[part]
+            if differentiable and entropy:
+                by_z_NV = -p_NV * (_log(p_NV) + entropy_N[part, None])
+                by_entropy_NH[part] = head.backward(by_z_NV, slope_NV) @ weight_VH
             if differentiable:
-                by_z_NV = _logp_by_logits(z_NV, token_N[part])
+                by_z_NV = _logp_by_logits(p_NV, token_N[part])
                 by_logp_NH[part] = head.backward(by_z_NV, slope_NV) @ weight_VH
-        ctx.save_for_backward(by_logp_NH, by_entropy_NH, hidden_NH, weight_VH, bias_V, token_N, entropy_N)
+        ctx.save_for_backward(by_logp_NH, by_entropy_NH, hidden_NH, weight_VH, bias_V, token_N, total_N, entropy_N)
         ctx.settings = temperature, shape, entropy
         return logp_N, entropy_N
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         logp_grad_N, entropy_grad_N = upstream
-        by_logp_NH, by_entropy_NH, hidden_NH, weight_VH, bias_V, token_N, entropy_N = ctx.saved_tensors
+        by_logp_NH, by_entropy_NH, hidden_NH, weight_VH, bias_V, token_N, total_N, entropy_N = ctx.saved_tensors
         temperature, shape, entropy = ctx.settings
         hidden_grad = None
         if ctx.needs_input_grad[0]:
@@ -121,12 +120,12 @@ class _TokenLogps(torch.autograd.Function):
         bias_grad = None if bias_V is None else torch.zeros_like(bias_V)
         for part in _chunks(len(hidden_NH), len(weight_VH)):
             z_NV, slope_NV = head.logits(hidden_NH[part])
-            z_NV -= z_NV.logsumexp(-1, keepdim=True)
-            by_z_NV = torch.zeros_like(z_NV)
+            z_NV -= total_N[part, None]
+            more_NV = None
             if entropy:
-                by_z_NV -= z_NV.exp() * (z_NV + entropy_N[part, None]) * entropy_grad_N[part, None]
-            by_z_NV += _logp_by_logits(z_NV, token_N[part]) * logp_grad_N[part, None]
-            by_raw_NV = head.backward(by_z_NV, slope_NV)
+                more_NV = -z_NV.exp() * (z_NV + entropy_N[part, None]) * entropy_grad_N[part, None]
+            by_z_NV = _logp_by_logits(z_NV.exp_(), token_N[part], logp_grad_N[part])
+            by_raw_NV = head.backward(by_z_NV if more_NV is None else by_z_NV + more_NV, slope_NV)
             weight_grad.addmm_(by_raw_NV.T, hidden_NH[part])
             if bias_grad is not None:
                 bias_grad += by_raw_NV.sum(0)
@@ -159,7 +158,9 @@ class _Head:
 
     def backward(self, by_z_NV: Tensor, slope_NV: Tensor | None) -> Tensor:
         """The derivative by the head's raw output, in the head's dtype; `by_z_NV` is used up."""
-        by_z_NV *= self.shape.scale / self.temperature
+        factor = self.shape.scale / self.temperature
+        if factor != 1:
+            by_z_NV *= factor
         if slope_NV is not None:
             by_z_NV *= slope_NV
         return by_z_NV.to(self.weight_VH.dtype)
@@ -170,8 +171,26 @@ def _wide(tensor: Tensor) -> Tensor:
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
-def _logp_by_logits(logp_NV: Tensor, token_N: Tensor) -> Tensor:
-    """e_y - p, from all log-probabilities, which are used up."""
-    p_NV = logp_NV.exp_().neg_()
-    p_NV[torch.arange(len(p_NV), device=p_NV.device), token_N] += 1
+def _softmax(z_NV: Tensor, entropy: bool) -> tuple[Tensor, Tensor, Tensor | float]:
+    """Probabilities, logsumexp and, where asked for, entropy of logits, which are used up; one exp for each."""
+    highest_N1 = z_NV.amax(-1, keepdim=True)
+    p_NV = z_NV.sub_(highest_N1).exp_()
+    sum_N1 = p_NV.sum(-1, keepdim=True)
+    total_N = (highest_N1 + sum_N1.log())[:, 0]
+    p_NV /= sum_N1
+    return p_NV, total_N, -(p_NV * _log(p_NV)).sum(-1) if entropy else 0.0
+
+
+def _log(p_NV: Tensor) -> Tensor:
+    """The logarithm, with 0 where p is so small that p log p is 0 anyway."""
+    return p_NV.clamp(min=torch.finfo(p_NV.dtype).tiny).log_()
+
+
+def _logp_by_logits(p_NV: Tensor, token_N: Tensor, weight_N: Tensor | None = None) -> Tensor:
+    """(e_y - p), times a weight for each token; the probabilities are used up."""
+    row_N = torch.arange(len(p_NV), device=p_NV.device)
+    if weight_N is None:
+        p_NV.neg_()[row_N, token_N] += 1
+        return p_NV
+    p_NV.mul_(-weight_N[:, None])[row_N, token_N] += weight_N
     return p_NV

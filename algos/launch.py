@@ -14,14 +14,24 @@ from algos.algorithm import Algorithm
 from algos.checkpoint import load_checkpoint, read_progress
 from algos.config import TrainConfig, exit_on_mistakes, flatten
 from algos.console import Console, hush_libraries
-from algos.deepspeed_config import read_deepspeed_file
+from algos.deepspeed_config import read_deepspeed_file, zero_stage
 from algos.evaluate import Evaluation
 from algos.memory import OutOfMemory
+from algos.models import EMBEDDED, model_folder
+from algos.plan import GB, Gpus, Shape, make_plan, refuse_what_cannot_fit
 from algos.report_to import Reporters
 from algos.run_folder import DiskFull, RunFolder
 from algos.seeds import seed_generators
 from algos.state import Run
-from algos.team import Policy, batch_layout, learning_rates, make_team, total_updates
+from algos.team import (
+    Policy,
+    batch_layout,
+    learning_agents,
+    learning_rates,
+    make_team,
+    policy_names,
+    total_updates,
+)
 from algos.world import eval_sets, make_world
 
 
@@ -36,6 +46,10 @@ def launch(config: TrainConfig, algorithm: Algorithm, *, command: str) -> dict[s
     console, prog = Console(quiet=not ranks.is_first()), f"python -m algos.{command}"
     if config.common.preset:
         console.say(f"preset: {config.common.preset}")
+    if config.run.dry_run:
+        with exit_on_mistakes(prog):
+            dry_run(config, algorithm, console)
+        return {}
     with ranks.ending_together():
         with exit_on_mistakes(prog):
             run = prepare(config, algorithm, console, command)
@@ -85,6 +99,27 @@ def check(config: TrainConfig) -> None:
             f"choose {f'{below} or ' if below else ''}{below + n}"
         )
     read_deepspeed_file(config.learner, bf16=bool(config.model.bf16), ranks=n)
+    if config.model.lora_rank and config.model.team == "separate" and zero_stage(config.learner) == 3:
+        raise ValueError("--lora-rank with --team separate shares one base, which --zero-stage 3 cannot part: use 2")
+
+
+def dry_run(config: TrainConfig, algorithm: Algorithm, console: Console) -> None:
+    """Say what a step consists of and the memory it needs. Raises ValueError for a plan that cannot fit."""
+    check(config)
+    gpus = Gpus.parse(config.run.gpus or f"{ranks.count()}x80GB")
+    agents = make_world(config.env).agents
+    names = policy_names(config.model, agents)
+    learning = {names[agent] for agent in learning_agents(config.model, agents)}
+    where = config.model.model_name_or_path or EMBEDDED
+    shape = Shape.read(model_folder(where, next(iter(names.values()))))
+    console.say(batch_layout(config, agents, ranks=gpus.count))
+    plan = make_plan(
+        config, shape, len(set(names.values())), len(learning), gpus, reference="ref_logp" in algorithm.needs
+    )
+    console.say(f"{shape.parameters:,} parameters, {gpus.count} GPUs of {gpus.bytes / GB:g} GB")
+    for line in plan.lines():
+        console.say(line)
+    refuse_what_cannot_fit(plan, gpus)
 
 
 def prepare(config: TrainConfig, algorithm: Algorithm, console: Console, command: str) -> Run:
@@ -132,12 +167,14 @@ def _checkpoint(config: TrainConfig, folder: RunFolder, console: Console) -> tup
 
 def _team(config: TrainConfig, algorithm: Algorithm, agents: tuple[str, ...]) -> Any:
     """Every policy with its sampler, those that learn with a learner and, where it is needed, a reference."""
-    from algos.learner import Learner
+    from algos.learner import AdaptersOff, Learner
     from algos.scoring import Precision, Reference
 
     precision = Precision.here(config.model.bf16)
     tokens, temperature = config.learner.micro_batch_tokens, config.sampling.temperature
     rates = learning_rates(config, agents)
+    lora = (config.model.lora_rank, config.model.lora_alpha) if config.model.lora_rank else None
+    first: list[Learner] = []
 
     def add_learner(policy: Policy) -> None:
         policy.learner = Learner(
@@ -147,8 +184,14 @@ def _team(config: TrainConfig, algorithm: Algorithm, agents: tuple[str, ...]) ->
             temperature=temperature,
             total_updates=total_updates(config),
             needs=algorithm.needs,
+            lora=lora,
+            name=policy.name,
+            base=first[0] if lora and first else None,
         )
-        if "ref_logp" in algorithm.needs:
+        first.append(policy.learner)
+        if "ref_logp" in algorithm.needs and lora:
+            policy.reference = AdaptersOff(policy.learner)
+        elif "ref_logp" in algorithm.needs:
             policy.reference = Reference(policy.folder, precision, temperature=temperature, micro_batch_tokens=tokens)
 
     return make_team(config.model, agents, precision, add_learner=add_learner)

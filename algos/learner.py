@@ -9,9 +9,11 @@ from __future__ import annotations
 import logging
 import math
 import os
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,8 @@ from algos.algorithm import Metrics, Out
 from algos.batch import Batch, deal
 from algos.config import LearnerConfig
 from algos.deepspeed_config import deepspeed_config, zero_stage
-from algos.scoring import Precision, Scorer, load_model, score, score_all
+from algos.lora import Adapter
+from algos.scoring import Precision, Scorer, load_model, score, score_all, value_all
 
 Loss = Callable[[Out, Batch], tuple[Tensor, Metrics]]
 
@@ -46,6 +49,8 @@ def start_deepspeed() -> Any:
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
     import deepspeed
 
+    warnings.filterwarnings("ignore", r".*is deprecated\. Please", FutureWarning)  # what DeepSpeed uses of PyTorch
+    warnings.filterwarnings("ignore", r".*is deprecated\. Please", DeprecationWarning)
     logging.getLogger("DeepSpeed").setLevel(logging.ERROR)  # it warns of PyTorch's own optimizers
     ranks.start()
     # Its CPU collectives are compiled at first use, for minutes; gloo's need no compiler.
@@ -65,6 +70,12 @@ class Learner:
         temperature: of sampling; log-probabilities are taken under it.
         total_updates: the length of the learning-rate schedule [optimizer steps].
         needs: as `Algorithm.needs`.
+        lora: rank and alpha of an adapter to train instead of the weights; None: the weights.
+        name: the policy's, and its adapter's.
+        base: a learner whose base the adapter is put on as well, so that it is held once.
+
+    Raises:
+        ValueError: adapters of several policies on a base that ZeRO-3 has parted.
     """
 
     def __init__(
@@ -76,15 +87,22 @@ class Learner:
         temperature: float = 1.0,
         total_updates: int = 1,
         needs: Sequence[str] = (),
+        lora: tuple[int, int] | None = None,
+        name: str = "policy",
+        base: Learner | None = None,
     ) -> None:
         self._deepspeed = start_deepspeed()
         self.config, self.precision, self.temperature = config, precision, temperature
-        self._needs_entropy = "entropy" in needs
+        self._needs_entropy, self._needs_value = "entropy" in needs, "value" in needs
+        self._rests = False
         self._stage = zero_stage(config)
         told = deepspeed_config(config, bf16=precision.dtype == torch.bfloat16, ranks=ranks.count())
-        self.model = self._load(folder, told)
-        self.scorer = Scorer(self.model)
-        trained = [p for p in self.model.parameters() if p.requires_grad]
+        self.adapter = self._adapter(folder, told, lora, name, base) if lora else None
+        self.model: nn.Module = self.adapter.model if self.adapter else self._load(folder, told)
+        self.scorer = Scorer(self.model, values=self._needs_value) if base is None else base.scorer
+        trained = self.adapter.parameters() if self.adapter else list(self.model.parameters())
+        if self.scorer.critic is not None:
+            trained += list(self.scorer.critic.parameters())
         optimizer = self._optimizer(trained)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, learning_rate_factor(config, total_updates))
         self._clips_itself = self._stage == 0 and precision.dtype == torch.float32
@@ -95,7 +113,20 @@ class Learner:
         self.engine, *_ = self._deepspeed.initialize(
             model=self.scorer, optimizer=optimizer, lr_scheduler=schedule, config=told
         )
-        self.scorer.probe()
+        if base is None:
+            self.scorer.probe()
+
+    def _adapter(
+        self, folder: str, told: Mapping[str, Any], lora: tuple[int, int], name: str, base: Learner | None
+    ) -> Adapter:
+        if base is not None and self._stage == 3:
+            raise ValueError(
+                "--lora-rank with --team separate shares one base, which --zero-stage 3 cannot part: use 2"
+            )
+        rank, alpha = lora
+        under = self._load(folder, told) if base is None else base.adapter
+        assert under is not None
+        return Adapter.on(under, name, rank=rank, alpha=alpha, start_from=folder)
 
     def _load(self, folder: str, told: Mapping[str, Any]) -> nn.Module:
         """The model; under ZeRO-3 it is parted while it is read, so that no rank ever holds it whole."""
@@ -125,17 +156,36 @@ class Learner:
     def logp(self, batch: Batch) -> Tensor:
         """logp_BT [nats] of the sampled tokens under the present weights, on the CPU, without gradients."""
         tokens = self.config.micro_batch_tokens
+        self._wear()
         return score_all(self.engine, batch, self.precision.device, temperature=self.temperature, tokens=tokens)
+
+    def values(self, batch: Batch) -> Tensor:
+        """value_BK, what the critic expects at the start of each turn, on the CPU, without gradients."""
+        tokens = self.config.micro_batch_tokens
+        self._wear()
+        return value_all(self.engine, batch, self.precision.device, temperature=self.temperature, tokens=tokens)
+
+    def reference_logp(self, batch: Batch) -> Tensor:
+        """As `logp`, under the base with its adapters off."""
+        assert self.adapter is not None
+        with self.adapter.off():
+            return self.logp(batch)
+
+    def _wear(self) -> None:
+        if self.adapter is not None:
+            self.adapter.wear()
 
     def backward(self, minibatch: Batch, loss: Loss) -> dict[str, float]:
         """Accumulate the gradient of `loss` over a minibatch, in micro-batches; returns the sums of its scalars."""
         sums: dict[str, float] = defaultdict(float)
         device = self.precision.device
         self._suspects: list[int] = []
+        self._wear()
         for index in deal(minibatch, self.config.micro_batch_tokens, ranks.count())[ranks.number()]:
             micro = minibatch.rows(index)
-            out = score(self.engine, micro, device, temperature=self.temperature, entropy=self._needs_entropy)
-            value, scalars = loss(out, micro.to(device)) if len(micro) else (out.logp_BT.sum() * 0, {})
+            asked = {"entropy": self._needs_entropy, "values": self._needs_value}
+            out = score(self.engine, micro, device, temperature=self.temperature, **asked)
+            value, scalars = loss(out, micro.to(device)) if len(micro) else (nothing(out), {})
             self.engine.backward(value * self.engine.dp_world_size, scale_wrt_gas=False)
             if len(micro):
                 for name, scalar in {"loss": value.detach(), **scalars}.items():
@@ -183,10 +233,13 @@ class Learner:
             raise NotFinite(error.trajectories or every) from None
 
     def named_weights(self) -> Iterator[tuple[str, Tensor]]:
-        """Every parameter by its Hugging Face name, detached; tied ones once.
+        """Every parameter by its Hugging Face name, detached; tied ones once; with what an adapter adds to it.
 
         Under ZeRO-3 each is whole only until the next is asked for, and every rank has to go through all of them.
         """
+        if self.adapter is not None:
+            yield from self.adapter.merged(self._whole)
+            return
         for name, parameter in self.model.named_parameters():
             with self._whole(parameter):
                 yield name, parameter.detach()
@@ -195,32 +248,65 @@ class Learner:
         return self._deepspeed.zero.GatheredParameters([parameter]) if self._stage == 3 else nullcontext()
 
     def save(self, folder: Path) -> None:
-        """Write the model as a Hugging Face folder (safetensors). Every rank takes part, the first one writes."""
+        """Write the model as a Hugging Face folder (safetensors). Every rank takes part, the first one writes.
+
+        With LoRA that is the base with the adapter merged into it; the adapter alone is in its folder `adapter`.
+        """
         weights = None
-        if self._stage == 3:
+        if self._stage == 3 or self.adapter is not None:
             weights = {n: w.to("cpu", copy=True) for n, w in self.named_weights() if ranks.is_first()}
         if ranks.is_first():
-            self.model.save_pretrained(folder, state_dict=weights)  # type: ignore[operator]
+            model: Any = self.model if self.adapter is None else self.adapter.model.get_base_model()
+            model.save_pretrained(folder, state_dict=weights)
+            if self.adapter is not None:
+                self.adapter.save(folder / "adapter")
 
     def save_state(self, folder: Path) -> None:
         """Write optimizer, schedule and weights for an exact resume. Every rank writes its part."""
-        self.engine.save_checkpoint(str(folder), tag="state", save_latest=False)
+        frozen = self.adapter is not None  # the base is where it was
+        self.engine.save_checkpoint(str(folder), tag="state", save_latest=False, exclude_frozen_parameters=frozen)
 
     def load_state(self, folder: Path) -> None:
         """Restore what `save_state` wrote. Raises ValueError where there is nothing to restore."""
-        loaded, _ = self.engine.load_checkpoint(str(folder), tag="state")
+        whole = self.adapter is None
+        loaded, _ = self.engine.load_checkpoint(str(folder), tag="state", load_module_strict=whole)
         if loaded is None:
             raise ValueError(f"{folder} holds no learner state that this DeepSpeed can read")
 
     def rest(self) -> None:
         """Move optimizer states and master weights to host memory, while a sampler needs the GPU."""
-        if self.precision.device.type == "cuda" and self._stage >= 1 and self.config.offload_while_sampling:
-            self.engine.offload_states()
+        if self._can_rest and not self._rests:
+            from deepspeed.runtime.zero.offload_config import OffloadStateTypeEnum as State
+
+            kinds = (State.optim_states, State.hp_params, State.contiguous_grad_buffer)
+            self.engine.offload_states(include=kinds)
+            self._rests = True
 
     def rise(self) -> None:
         """Bring back what `rest` moved away."""
-        if self.precision.device.type == "cuda" and self._stage >= 1 and self.config.offload_while_sampling:
+        if self._rests:
             self.engine.reload_states()
+            self._rests = False
+
+    @property
+    def _can_rest(self) -> bool:
+        return self.precision.device.type == "cuda" and self._stage >= 1 and self.config.offload_while_sampling
+
+
+@dataclass(frozen=True)
+class AdaptersOff:
+    """The reference of a policy that trains an adapter: its base."""
+
+    learner: Learner
+
+    def logp(self, batch: Batch) -> Tensor:
+        """logp_BT [nats] on the CPU."""
+        return self.learner.reference_logp(batch)
+
+
+def nothing(out: Out) -> Tensor:
+    """A loss of 0 that every weight has a part in: what a rank without rows adds."""
+    return out.logp_BT.sum() * 0 + (0 if out.value_BK is None else out.value_BK.sum() * 0)
 
 
 def suspects(out: Out, micro: Batch) -> list[int]:

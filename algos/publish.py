@@ -16,6 +16,7 @@ def publish(policy: Policy) -> None:
     if policy.learner is None:
         raise ValueError(f"policy {policy.name} does not learn, so there is nothing to publish")
     policy.version += 1
+    policy.learner.rest()
     sent = Counted(policy.learner.named_weights())
     policy.sampler.update_weights(sent, policy.version)
     arrived = getattr(policy.sampler, "checksum", None)

@@ -16,7 +16,7 @@ from rema_agents.types import SamplingParams, Seat
 from rema_env.transcript import role_of
 
 if TYPE_CHECKING:
-    from algos.learner import Learner
+    from algos.learner import AdaptersOff, Learner
     from algos.scoring import Precision, Reference
 
 
@@ -37,8 +37,9 @@ class Policy:
     codec: ChatCodec
     sampler: Any
     learner: Learner | None = None
-    reference: Reference | None = None
+    reference: Reference | AdaptersOff | None = None
     version: int = 0
+    share_thinking: bool = False
 
 
 class Team(Mapping[str, Policy]):
@@ -83,6 +84,7 @@ class Team(Mapping[str, Policy]):
                     params,
                     dialogue=first_dialogue + dialogue,
                     max_prompt_length=max_prompt_length,
+                    share_thinking=policy.share_thinking,
                 )
                 for agent, policy in self.items()
             }
@@ -133,7 +135,14 @@ def make_team(
     policies = {}
     for name, (folder, codec) in codecs.items():
         own = tuple(agent for agent in learning if names[agent] == name)
-        policies[name] = Policy(name, own, folder, codec, make_sampler(config.sampler, folder, precision))
+        policies[name] = Policy(
+            name,
+            own,
+            folder,
+            codec,
+            make_sampler(config.sampler, folder, precision),
+            share_thinking=config.share_thinking,
+        )
         if own and add_learner:
             add_learner(policies[name])
     return Team({agent: policies[name] for agent, name in names.items()})

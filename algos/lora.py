@@ -1,0 +1,90 @@
+"""LoRA: one frozen base, one adapter a policy. The reference policy is the base with its adapters off.
+
+    W' = W + (alpha / rank) B A        A: rank x in, B: out x rank, B starts at 0; every linear layer but the head
+
+Source: Hu et al., arXiv:2106.09685.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """One policy's adapter on a base that others may share.
+
+    Attributes:
+        model: the peft model.
+        name: the adapter's, which is the policy's.
+    """
+
+    model: Any
+    name: str
+
+    @classmethod
+    def on(cls, base: nn.Module | Adapter, name: str, *, rank: int, alpha: int, start_from: str) -> Adapter:
+        """A fresh adapter on a base model, or next to those on another adapter's base.
+
+        Args:
+            start_from: the base's folder or hub name, which the adapter's own folder will name.
+        """
+        from peft import LoraConfig, get_peft_model
+
+        config = LoraConfig(r=rank, lora_alpha=alpha, target_modules="all-linear", task_type="CAUSAL_LM")
+        config.base_model_name_or_path = start_from
+        if isinstance(base, Adapter):
+            base.model.add_adapter(name, config)
+            made = cls(base.model, name)
+        else:
+            made = cls(get_peft_model(base, config, adapter_name=name), name)
+        made.wear()
+        return made
+
+    def wear(self) -> None:
+        """Make this adapter the one that the model computes with, and whose weights have gradients."""
+        self.model.set_adapter(self.name)
+
+    def off(self) -> Any:
+        """A context in which the model is its base."""
+        return self.model.disable_adapter()
+
+    def parameters(self) -> list[nn.Parameter]:
+        """Those of this adapter."""
+        return [p for name, p in self.model.named_parameters() if f".{self.name}." in name]
+
+    def merged(self, whole: Callable[[nn.Parameter], Any]) -> Iterator[tuple[str, Tensor]]:
+        """Every weight of the base by its Hugging Face name, with what the adapter adds to it; one at a time.
+
+        Args:
+            whole: a context in which a parameter is whole.
+        """
+        base = self.model.get_base_model()
+        layers = {name: module for name, module in base.named_modules() if hasattr(module, "get_delta_weight")}
+        for name, parameter in base.named_parameters():
+            if ".lora_" in name:
+                continue
+            plain = name.replace(".base_layer.", ".")
+            layer = layers.get(plain.rpartition(".")[0]) if plain != name and plain.endswith(".weight") else None
+            with whole(parameter), torch.no_grad():
+                if layer is None:
+                    yield plain, parameter.detach()
+                else:
+                    yield plain, parameter + layer.get_delta_weight(self.name).to(parameter.dtype)
+
+    def save(self, folder: Path) -> None:
+        """Write the adapter alone, as peft reads it."""
+        self.model.save_pretrained(str(folder), selected_adapters=[self.name])
+        own = folder / self.name  # peft keeps a named adapter in a folder of its own
+        for path in own.iterdir():
+            path.rename(folder / path.name)
+        own.rmdir()
+        config = folder / "adapter_config.json"
+        config.write_text(json.dumps(json.loads(config.read_text()), indent=2) + "\n")

@@ -1,0 +1,172 @@
+"""What goes wrong in a long run: numbers that are none, memory, disk; and what is kept."""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from algos import learner as learner_module
+from algos.learner import Learner
+from algos.memory import OutOfMemory, mending
+from algos.run_folder import DiskFull, RunFolder
+from rema_agents.episodes import read_episodes
+
+FLAGS = ["--env", "math_v0", "--problems-per-step", "4", "--num-generations", "4", "--eval-num-problems", "4"]
+FLAGS += ["--eval-steps", "0", "--num-completions-to-print", "0", "--num-minibatches", "1"]
+
+
+def run(folder: Path, *argv: str) -> None:
+    from algos.grpo import main
+
+    main([*FLAGS, "--output-dir", str(folder), *argv])
+
+
+def metrics(folder: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture
+def poisoned(monkeypatch: pytest.MonkeyPatch) -> Callable[[Sequence[int]], None]:
+    """Make the log-probability of one sampled token NaN in the forward passes of some updates (from 1)."""
+
+    def arrange(updates: Sequence[int]) -> None:
+        backward, seen = Learner.backward, []
+
+        def poison(self: Learner, minibatch: Any, loss: Any) -> Any:
+            seen.append(None)
+            number = len(seen)
+            score = learner_module.score
+
+            def bad(*args: Any, **kwargs: Any) -> Any:
+                out = score(*args, **kwargs)
+                batch, logp_BT = args[1], out.logp_BT.clone()
+                logp_BT[0, torch.nonzero(batch.trained_BT[0])[0]] *= float("nan")
+                return replace(out, logp_BT=logp_BT)
+
+            if number in updates:
+                monkeypatch.setattr(learner_module, "score", bad)
+            try:
+                return backward(self, minibatch, loss)
+            finally:
+                monkeypatch.setattr(learner_module, "score", score)
+
+        monkeypatch.setattr(Learner, "backward", poison)
+
+    return arrange
+
+
+@pytest.mark.parametrize("zero", [[], ["--zero-stage", "1"], ["--zero-stage", "2"], ["--zero-stage", "3"]])
+def test_an_update_that_is_not_finite_is_left_out_counted_and_written_down(
+    zero: list[str], poisoned: Callable[[Sequence[int]], None], tmp_path: Path
+) -> None:
+    poisoned([2])
+    folder = tmp_path / "run"
+    run(folder, "--max-steps", "3", "--save-steps", "1", *zero)
+    lines = metrics(folder)
+    assert [line["update/skipped"] for line in lines] == [0, 1, 0]
+    assert [line["update/count"] for line in lines] == [1, 0, 1]
+    weights = [(folder / f"checkpoint-{n}" / "policy" / "model.safetensors").read_bytes() for n in (1, 2, 3)]
+    assert weights[0] == weights[1] != weights[2]
+    (written,) = (folder / "skipped").iterdir()
+    assert written.name == "step-000002-update-1.jsonl"
+    offending, played = read_episodes(written), list(read_episodes(folder / "episodes" / "step-000002.jsonl"))
+    assert all(episode in played for episode in offending)
+    assert lines[2]["grad_norm"] > 0
+
+
+def test_three_in_a_row_end_the_run_with_one_message(
+    poisoned: Callable[[Sequence[int]], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    poisoned([2, 3, 4])
+    folder = tmp_path / "run"
+    with pytest.raises(SystemExit) as exit_:
+        run(folder, "--max-steps", "6", "--save-steps", "1")
+    assert exit_.value.code == 1
+    said = capsys.readouterr().err
+    assert "3 updates in a row were not finite: step 4" in said
+    assert f"{folder / 'checkpoint-3'} is whole: go on from it with --resume-from-checkpoint latest" in said
+
+
+def test_a_full_disk_keeps_the_last_good_checkpoint_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save_state, folder = Learner.save_state, tmp_path / "run"
+
+    def full(self: Learner, target: Path) -> None:
+        if "checkpoint-2" in str(target):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        save_state(self, target)
+
+    monkeypatch.setattr(Learner, "save_state", full)
+    with pytest.raises(SystemExit) as exit_:
+        run(folder, "--max-steps", "3", "--save-steps", "1")
+    assert exit_.value.code == 1
+    said = capsys.readouterr().err
+    assert f"No space left on the disk for {folder / 'checkpoint-2'}" in said
+    assert f"{folder / 'checkpoint-1'} is whole" in said
+    assert (folder / "latest").read_text() == "checkpoint-1"
+    assert not list(folder.glob("*.tmp"))
+    monkeypatch.undo()
+    run(folder, "--max-steps", "2", "--save-steps", "1", "--resume-from-checkpoint", "latest")
+    assert [line["step"] for line in metrics(folder)] == [1, 2]
+
+
+def test_a_crash_names_the_checkpoint_to_go_on_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    update, seen = Learner.update, []
+
+    def fails(self: Learner, *args: Any) -> Any:
+        seen.append(None)
+        if len(seen) == 2:
+            raise KeyError("a bug")
+        return update(self, *args)
+
+    monkeypatch.setattr(Learner, "update", fails)
+    with pytest.raises(KeyError) as error:
+        run(tmp_path / "run", "--max-steps", "3", "--save-steps", "1")
+    assert f"{tmp_path / 'run' / 'checkpoint-1'} is whole" in error.value.__notes__[0]
+
+
+def test_out_of_memory_names_the_limit_to_lower() -> None:
+    told = r"while updating: lower --micro-batch-tokens \(now 64\)"
+    with pytest.raises(OutOfMemory, match=told), mending("updating", micro_batch_tokens=64):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes")
+    with pytest.raises(RuntimeError, match="something else"), mending("updating", micro_batch_tokens=64):
+        raise RuntimeError("something else")
+
+
+def test_a_run_killed_between_two_renames_finds_its_old_folder_again(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    folder.write_checkpoint(3, lambda path: (path / "weights").write_text("old") and None, keep=None)
+    (tmp_path / "run" / "checkpoint-3").rename(tmp_path / "run" / "checkpoint-3.old")
+    (tmp_path / "run" / "checkpoint-3.tmp").mkdir()
+    latest = folder.latest()
+    assert latest is not None
+    assert (latest / "weights").read_text() == "old"
+    again = RunFolder(tmp_path / "run", resume=True)
+    assert again.latest() == tmp_path / "run" / "checkpoint-3"
+    assert {path.name for path in again.path.iterdir()} == {"checkpoint-3", "latest"}
+
+
+def test_a_line_of_metrics_half_written_does_not_count(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    folder.log({"step": 1})
+    with (folder.path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 2, "rew')
+    folder.forget_after(5)
+    folder.log({"step": 2})
+    assert [line["step"] for line in folder.metrics()] == [1, 2]
+
+
+def test_a_full_disk_is_told_by_any_library_in_its_own_words(tmp_path: Path) -> None:
+    def fill(path: Path) -> None:
+        raise RuntimeError("I/O error: No space left on device (os error 28)")
+
+    with pytest.raises(DiskFull):
+        RunFolder(tmp_path / "run").write_folder("best", fill)
