@@ -100,6 +100,8 @@ class ModelConfig:
     """Train adapters of this rank (LoRA) on one frozen base that all policies share; 0: all weights."""
     lora_alpha: int = 32
     """LoRA's scale: what an adapter adds is multiplied by alpha / rank."""
+    share_thinking: bool = False
+    """Leave a message's reasoning block in it, for the partner to see and for flag and answer to be searched in."""
     bf16: bool | None = None
     """Compute in bfloat16 over float32 master weights. None: on GPUs yes, on a CPU no."""
 

@@ -219,6 +219,8 @@ def report(config: EvaluateConfig, world: World, sets: Mapping[str, Sequence[Pro
     evaluation = Evaluation.of(config)
     team = make_team(config.model, world.agents, precision, model=config.target)
     folder = RunFolder(Path(config.common.output_dir)) if config.common.output_dir else None
+    if folder is not None:
+        folder.write_config({**flatten(config), "model_name_or_path": config.target})
     for name, score in evaluate_sets(team, evaluation, sets, greedy=True).items():
         out.print(
             f"{name}: {len(sets[name])} problems, accuracy {score.accuracy:.3f} ({len(score.episodes)} episodes at "
