@@ -22,7 +22,10 @@ _SIGNS = {
     **dict.fromkeys("∣│", "|"),
     **dict.fromkeys("、，", ","),
     **dict.fromkeys("。．", "."),
-    **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff\u00ad", ""),
+    **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff\u00ad\ufe0e\ufe0f", ""),  # zero width
+    **dict.fromkeys("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069", ""),  # direction
+    **dict.fromkeys("✅✓✔☑■□∎", ""),
+    **dict.fromkeys("⁄∕", "/"), "∶": ":", "∴": r"\therefore ",
     "÷": r"\div ", "±": r"\pm ", "∓": r"\mp ", "≤": r"\le ", "≥": r"\ge ", "⩽": r"\le ", "⩾": r"\ge ",
     "≠": r"\ne ", "≈": r"\approx ", "≡": r"\equiv ", "∞": r"\infty ", "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ",
     "∅": r"\emptyset ", "∖": r"\setminus ", "∠": r"\angle ", "△": r"\triangle ", "→": r"\to ", "⇒": r"\Rightarrow ",
@@ -45,9 +48,15 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 _THOUSANDS_MARK = re.compile(r"(?<=\d)(?:\{,\}|\{\\,\}|\\,|,\\!\s*|\\!,\s*)(?=\d{3}(?!\d))")
 _DOUBLE_ESCAPE = re.compile(r"\\\\(?=[a-zA-Z{}$%])")
 _LAYOUT = re.compile(
-    r"\\(?:left|right|middle)(?![a-zA-Z])\s*\.?|\\[bB]igg?[lrm]?(?![a-zA-Z])|\\!|(?<!\\)\$|(?<!\\)\\[()\[\]]|\\v?phantom\b"
-    r"|\\(?:displaystyle|textstyle|scriptstyle|limits|nolimits|mathstrut|strut|nonumber|boldmath)(?![a-zA-Z])"
+    r"\\(?:left|right|middle)(?![a-zA-Z])\s*\.?|\\[bB]igg?[lrm]?(?![a-zA-Z])|\\!|(?<!\\)\$|(?<!\\)\\[()\[\]]"
+    r"|\\(?:[vh]?phantom|color|tag|label|vspace)\*?\s*\{[^{}]*\}|\\(?:textcolor|colorbox)\s*\{[^{}]*\}|\\[vh]?phantom\s*-?"
+    r"|\\(?:begin|end)\s*\{(?:aligned|align|gathered|gather|equation|split|cases|center)\*?\}"
+    r"|\\(?:displaystyle|textstyle|scriptstyle|limits|nolimits|mathstrut|strut|nonumber|boldmath|checkmark|square"
+    r"|blacksquare|qed|tiny|small|normalsize|large|Large|LARGE|huge|Huge|bfseries|itshape|rm|bf|it|tt)(?![a-zA-Z])"
+    r"|\\(?:boxed|fbox|underline|boldsymbol|bm|mathord|ensuremath|mathstrut)(?=\s*\{)"
 )
+_TABLE = re.compile(r"matrix|array|cases")
+_ALIGNED_AT = re.compile(r"(?<!\\)&")
 _SPACE = re.compile(
     r"(?<!\\)\\[,;: >\n]|~|\\(?:quad|qquad|enspace|thinspace|medspace)(?![a-zA-Z])|\\[hv]space\*?\{[^{}]*\}"
 )
@@ -60,17 +69,32 @@ _ALIAS = {
     r"\rightarrow": r"\to", r"\longrightarrow": r"\to", r"\implies": r"\Rightarrow", r"\ast": "*", r"\colon": ":",
     r"\textbf": r"\text", r"\textit": r"\text", r"\textrm": r"\text", r"\textnormal": r"\text", r"\textsf": r"\text",
     r"\texttt": r"\text", r"\mbox": r"\text", r"\hbox": r"\text", r"\mathrm": r"\text", r"\mathbf": r"\text",
-    r"\mathit": r"\text", r"\mathsf": r"\text", r"\mathtt": r"\text", r"\boldsymbol": r"\text", r"\bm": r"\text",
-    r"\operatorname": r"\text", r"\emph": r"\text", r"\underline": r"\text", r"\boxed": r"\text", r"\fbox": r"\text",
+    r"\mathit": r"\text", r"\mathsf": r"\text", r"\mathtt": r"\text", r"\operatorname": r"\text", r"\emph": r"\text",
+    r"\bigcup": r"\cup", r"\bigcap": r"\cap", r"\nicefrac": r"\frac", r"\sfrac": r"\frac", r"\&": r"\text{ and }",
+    r"\textdollar": r"\$", r"\mathdollar": r"\$", r"\Longrightarrow": r"\Rightarrow", r"\backslash": r"\setminus",
     r"\degree": r"^\circ", r"\textdegree": r"^\circ", r"\arcsec": r"\asec", r"\infin": r"\infty", r"\R": r"\mathbb{R}",
     r"\imath": "i", r"\varphi": r"\phi", r"\varepsilon": r"\epsilon", r"\percent": r"\%", r"\dollar": r"\$",
     r"\land": r"\text{ and }", r"\lor": r"\text{ or }", r"\wedge": r"\text{ and }", r"\vee": r"\text{ or }",
-    r"\rm": "", r"\bf": "", r"\it": "", r"\tt": "",
 }  # fmt: skip
-_COMMAND = re.compile(r"\\[a-zA-Z]+")
-_TEXT_WITHOUT_LETTERS = re.compile(r"\\text\s*\{([^{}a-zA-Z\\]*)\}")
+_COMMAND = re.compile(r"\\(?:[a-zA-Z]+|&)")
+_TEXT_WITHOUT_WORDS = re.compile(r"\\text(?![a-zA-Z])\s*(?:\{((?:[^{}a-zA-Z\\]|\\[a-zA-Z]+|\\[$%#&_ ])*)\}|(?![\s{]))")
+_BRACED_SIGN = re.compile(r"(?<![\\^_}\]a-zA-Z])\{([-+=<>:.])\}")
+_CHOICES = re.compile(r"(?:\{\s*\}|(?<![\w)}\]]))[\^_]\s*\{?(\d+)\}?\s*\{?C\}?_\s*\{?(\d+)\}?")
+_TIMES_TEN = re.compile(r"(?<=\d)\s*[xX]\s*(?=10\s*\^)")
+_DOTTED = re.compile(r"\.(\d*)\\dot\s*\{?(\d)\}?(\d*)\\dot\s*\{?(\d)\}?")
 _BRACED_DEGREE = re.compile(r"\^\s*\{\s*\\circ\s*\}|\^\s*o(?![a-zA-Z])")
 _BLANKS = re.compile(r"\s+")
+_SPELLINGS = (
+    (re.compile(r"\\text\s*\{([^{}]*)\\text\s*\{([^{}]*)\}([^{}]*)\}"), r"\\text{\1\2\3}"),
+    (re.compile(r"\\text\s*\{\s*\{([^{}]*)\}\s*\}"), r"\\text{\1}"),
+    (re.compile(r"\\text\s*(?=\{\s*-?\s*\\(?!text))"), ""),
+    (_BRACED_DEGREE, r"^\\circ "),
+    (_BRACED_SIGN, r"\1"),
+    (_CHOICES, r"\\binom{\1}{\2}"),
+    (_TIMES_TEN, r"\\times "),
+    (_DOTTED, r".\1\\overline{\2\3\4}"),
+    (re.compile(r":\s*="), "="),
+)
 
 
 def clean(answer: str) -> str:
@@ -83,24 +107,30 @@ def clean(answer: str) -> str:
     if "\\begin" not in answer:
         answer = _DOUBLE_ESCAPE.sub(r"\\", answer)
         answer = _THOUSANDS_MARK.sub("", answer)
+    if not _TABLE.search(answer):
+        answer = _ALIGNED_AT.sub("", answer)
     answer = _LAYOUT.sub("", answer)
     answer = _SPACE.sub(" ", answer)
     answer = _COMMAND.sub(lambda match: _ALIAS.get(match.group(), match.group()), answer)
-    answer = _TEXT_WITHOUT_LETTERS.sub(r" \1 ", answer)
-    answer = _BRACED_DEGREE.sub(r"^\\circ ", answer)
+    answer = _TEXT_WITHOUT_WORDS.sub(lambda match: f" {match[1] or ''} ", answer)
+    for pattern, plain in _SPELLINGS:
+        answer = pattern.sub(plain, answer)
     return trim(_BLANKS.sub(" ", answer))
 
 
 def trim(text: str) -> str:
     """Without outer blanks, closing punctuation and brackets that hold the whole."""
     while True:
-        bare = text.strip().rstrip(".,;: \n")
+        bare = _QUOTED.sub(r"\2", text.strip()).rstrip(".,;: \n\\")
         bare = _unwrap(bare, "{", "}") if bare.startswith("{") else bare
         bare = _unwrap(bare, "(", ")") if bare.startswith("((") else bare
         bare = bare.strip()
         if bare == text:
             return text
         text = bare
+
+
+_QUOTED = re.compile(r"^(\*\*|[*`\"])([^*`\"]+)\1$")
 
 
 def _unwrap(text: str, opener: str, closer: str) -> str:
