@@ -203,7 +203,9 @@ def prepared(
         if reference is not None:
             batch = batch.with_tensors(ref_logp_BT=reference.say(batch).logp_BT)
         if "old_value" in algorithm.needs:
-            batch = batch.with_tensors(old_value_BK=old.say(batch).value_BK)
+            value_BK = old.say(batch).value_BK
+            assert value_BK is not None
+            batch = batch.with_tensors(old_value_BK=value_BK)
         found: dict[str, list[Tensor]] = {}
         start = 0
         for size, weight in zip(sizes, weights, strict=True):

@@ -16,6 +16,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from statistics import median
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -83,7 +84,9 @@ def measured(call: Callable[[], Tensor], logp_BT: Tensor, repeats: int) -> tuple
 
 def peak_bytes(traced: profile) -> float:
     """The most memory that was allocated at once during a trace, in bytes."""
-    events = [e for e in traced.profiler.kineto_results.events() if e.name() == "[memory]"]  # type: ignore[union-attr]
+    assert traced.profiler is not None
+    results: Any = traced.profiler.kineto_results
+    events = [e for e in results.events() if e.name() == "[memory]"]
     now = highest = 0
     for event in sorted(events, key=lambda e: e.start_ns()):
         now += event.nbytes()

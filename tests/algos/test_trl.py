@@ -83,7 +83,7 @@ def test_the_loss_and_its_gradient_are_trls(
     loss_type: str, level: str, beta: float, inputs: dict[str, torch.Tensor], tmp_path: Path, embedded: Path
 ) -> None:
     settings = {"loss_type": loss_type, "importance_sampling_level": level, "beta": beta}
-    clip = {"epsilon": 0.2, "epsilon_high": 0.28}
+    clip: dict[str, Any] = {"epsilon": 0.2, "epsilon_high": 0.28}
     with warnings.catch_warnings(action="ignore"):
         trainer = trl_trainer(tmp_path, embedded, {**settings, **clip})
     trainer.current_gradient_accumulation_steps = 1  # its train() sets this
