@@ -18,6 +18,7 @@ from algos import ranks
 from algos.config import TrainConfig
 from algos.deepspeed_config import zero_stage
 from algos.models import local_folder
+from algos.prompts import write_prompts
 from algos.publish import publish
 from algos.seeds import generator_states, restore_generators
 from algos.state import Run
@@ -34,6 +35,7 @@ def save_weights(run: Run, folder: Path) -> None:
             shutil.copytree(local_folder(policy.folder), folder / policy.name)
         else:
             policy.codec.tokenizer.save_pretrained(folder / policy.name)
+        write_prompts(folder / policy.name, run.world.system_prompts)
 
 
 def save_checkpoint(run: Run) -> Path:

@@ -28,6 +28,7 @@ from algos.config import (
     with_settings,
 )
 from algos.metrics import accuracy, finished
+from algos.prompts import mismatch
 from algos.rollout import play_on_all_ranks
 from algos.run_folder import RunFolder
 from algos.seeds import seed_of
@@ -218,6 +219,9 @@ def report(config: EvaluateConfig, world: World, sets: Mapping[str, Sequence[Pro
     out, precision = Console(highlight=False, soft_wrap=True), Precision.here(config.model.bf16)
     evaluation = Evaluation.of(config)
     team = make_team(config.model, world.agents, precision, model=config.target)
+    for policy in team.policies:
+        if (said := mismatch(policy.folder, world.system_prompts)) is not None:
+            print(f"warning: {said}", file=sys.stderr)
     folder = RunFolder(Path(config.common.output_dir)) if config.common.output_dir else None
     if folder is not None:
         folder.write_config({**flatten(config), "model_name_or_path": config.target})

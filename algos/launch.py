@@ -19,6 +19,7 @@ from algos.evaluate import Evaluation
 from algos.memory import OutOfMemory
 from algos.models import EMBEDDED, model_folder
 from algos.plan import GB, Gpus, Shape, make_plan, refuse_what_cannot_fit
+from algos.prompts import mismatch, write_prompts
 from algos.report_to import Reporters
 from algos.run_folder import DiskFull, RunFolder
 from algos.seeds import seed_generators
@@ -32,7 +33,7 @@ from algos.team import (
     policy_names,
     total_updates,
 )
-from algos.world import eval_sets, make_world
+from algos.world import eval_sets, make_world, trained_on
 
 
 def launch(config: TrainConfig, algorithm: Algorithm, *, command: str) -> dict[str, Any]:
@@ -134,8 +135,15 @@ def prepare(config: TrainConfig, algorithm: Algorithm, console: Console, command
     hush_libraries()
     seed_generators(config.common.seed, ranks.number())
     team = _team(config, algorithm, world.agents)
+    for policy in team.policies:
+        if (said := mismatch(policy.folder, world.system_prompts)) is not None:
+            console.warn(said)
+    for name, problems in sets.items():
+        if (said := trained_on(world.problems, problems, name)) is not None:
+            console.warn(said)
     settings = flatten(config)
     folder.write_config(settings)
+    write_prompts(folder.path, world.system_prompts)
     reporters = Reporters(config.run.report_to if ranks.is_first() else (), folder.path, settings, step=step)
     run = Run(config, algorithm, world, evaluation, team, folder, console, reporters, sets)
     if checkpoint is not None:

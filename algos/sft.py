@@ -25,6 +25,7 @@ from tyro.conf import OmitArgPrefixes as Flat
 
 from algos.config import CommandConfig, LearnerConfig, exit_on_mistakes, flatten, parse, peek, read_yaml, with_settings
 from algos.models import EMBEDDED, model_folder
+from algos.prompts import write_prompts
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -152,6 +153,7 @@ def save(school: School, folder: Path) -> None:
         assert pupil.learner is not None
         pupil.learner.save(folder / pupil.name)
         pupil.codec.tokenizer.save_pretrained(folder / pupil.name)
+        write_prompts(folder / pupil.name, school.world.system_prompts)
 
 
 def prepare(config: Config) -> School:

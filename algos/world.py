@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from algos.config import EnvConfig, EvalConfig
 from algos.models import EMBEDDED
 from algos.schedule import last_rounds
 from rema_env.problems import Problems
+from rema_env.problems.named import overlap
 from rema_env.registry import MakeEnv, resolve
 from rema_env.transcript import Problem, role_of
 
@@ -29,12 +30,14 @@ class World:
         agents: who plays in it.
         problems: to train on.
         heldout: never trained on; None where the source has no such part.
+        system_prompts: role -> text, as far as the environment tells.
     """
 
     make_env: Callable[[], AECEnv]
     agents: tuple[str, ...]
     problems: Problems
     heldout: Problems | None
+    system_prompts: Mapping[str, str] = field(default_factory=dict)
 
 
 def make_world(config: EnvConfig) -> World:
@@ -57,6 +60,7 @@ def make_world(config: EnvConfig) -> World:
         agents=tuple(env.possible_agents),
         problems=parted("train") if parted else problems,
         heldout=parted("heldout") if parted else None,
+        system_prompts={role: text or "" for role, text in getattr(env.unwrapped, "system_prompts", {}).items()},
     )
 
 
@@ -91,6 +95,11 @@ def eval_sets(config: EvalConfig, env: EnvConfig, world: World) -> dict[str, Seq
     else:
         return {}
     return {name: _first(source, n) for name, source in sources.items()}
+
+
+def trained_on(problems: Problems, evaluation: Sequence[Problem], name: str) -> str | None:
+    """One sentence where a finite training set holds questions of an evaluation set; None where it does not."""
+    return overlap(problems, evaluation, name) if isinstance(problems, Sequence) else None
 
 
 def _first(source: Problems, n: int) -> Sequence[Problem]:
