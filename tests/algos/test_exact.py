@@ -6,6 +6,7 @@ by enumerating groups in plain Python (`enumerated.py`) or in closed form.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,8 +19,13 @@ from torch import Tensor
 
 from algos import grpo, reinforce_pp, turn_ppo
 from algos.algorithm import Algorithm
-from algos.exact import AGENTS, Game, Table, expected_gradient, policy_gradient
+from algos.batch import make_batch
+from algos.collect import numbered
+from algos.exact import AGENTS, Game, Table, expected_gradient, policy_gradient, prepared
 from algos.functional import importance_weights
+from algos.groups import Stem, by_context, grafted, paid_by_branches
+from rema_agents.types import Episode
+from rema_env.transcript import Transcript
 from tests.algos.enumerated import (
     Clip,
     Numbers,
@@ -346,3 +352,49 @@ def test_a_constant_taken_off_every_reward_changes_no_group_algorithm() -> None:
 
     got = expected_gradient(with_grpo(scale_rewards="none"), OLD)
     assert far(got, expected(OLD, flat(shifted), "token")) < TOLERANCE
+
+
+def branched(old: Table, k1: int, k2: int) -> list[tuple[float, list[Episode]]]:
+    """Every way in which k1 plans with k2 replies each can come about in one round, with its chance under `old`."""
+    plans: dict[str, list[Episode]] = {}
+    for e in old.game.episodes:
+        plans.setdefault(str(e.transcript.turns[0].message), []).append(e)
+    told = []
+    for chosen in itertools.product(plans.values(), repeat=k1):
+        for replies in itertools.product(*(itertools.product(alike, repeat=k2) for alike in chosen)):
+            chance, roots, branches, where = 1.0, [], [], []
+            for n, (first, *others) in enumerate(replies):
+                chance *= math.exp(float(old.logp(first).detach()))
+                roots.append(replace(first, dialogue=n))
+                for other in others:
+                    chance *= math.exp(float(old.logp(other, "reasoner_0").detach()))
+                    branches.append(replace(other, calls=other.calls[1:]))
+                    where.append(Stem(n, 1, Transcript(first.problem, first.transcript.turns[:1])))
+            told.append((chance, numbered([grafted(roots, branches, where)])))
+    return told
+
+
+@pytest.mark.parametrize("credit", ["group", "counterfactual"])
+def test_plans_with_several_solutions_each_give_the_policy_gradient_without_bias(credit: str) -> None:
+    """k1 plans compared with one another by the mean of their solutions, k2 solutions of a plan with one another.
+
+    A loss sums over k1 plans and k1 k2 solutions, so the gradient by the meta-thinker's choices is k1 times the policy
+    gradient, and that by the reasoner's k1 k2 times, over all trajectories.
+    """
+    k1, k2 = 2, 2
+    old = Table(Game(rounds=1), seed=1)
+    algorithm = with_grpo(**{**UNBIASED, "credit": credit})
+    total = torch.zeros((), dtype=torch.float64)
+    chances = 0.0
+    for chance, episodes in branched(old, k1, k2):
+        batch = make_batch(episodes, AGENTS)
+        batch = replace(batch, reward_S=batch.reward_S.double(), sampled_logp_BT=batch.sampled_logp_BT.double())
+        batch = by_context(paid_by_branches(batch, episodes))
+        batch = prepared(algorithm, batch, [len(batch.reward_S)], [chance], old, None)
+        total = total - algorithm.loss(old.say(batch), batch)[0]
+        chances += chance
+    assert chances == pytest.approx(1)
+    got, exact = old.gradient(total).reshape(-1, 2), policy_gradient(old).reshape(-1, 2)
+    for context, n in old.game.contexts.items():
+        times = k1 if context[0] == 1 else k1 * k2
+        assert torch.allclose(got[n], times / (k1 + k1 * k2) * exact[n], atol=1e-9)
