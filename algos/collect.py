@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from algos.group_pay import pay_groups
 from algos.groups import grafted, stems, success_rate, vary
 from algos.memory import mending
 from algos.rollout import play_on_all_ranks
@@ -44,7 +45,7 @@ def collect(run: Run, step: int) -> Collected:
     groups: list[list[Episode]] = []
     for rounds in range(1, s.max_sampling_rounds + 1):
         first = run.progress.problems + (rounds - 1) * s.problems_per_step
-        groups = by_group(_played(run, step, rounds, first))
+        groups = by_group(pay_groups(_played(run, step, rounds, first), s.group_rewards))
         kept += groups if not s.dynamic_sampling else [group for group in groups if teaches(run, group)]
         if len(kept) >= s.problems_per_step or not s.dynamic_sampling:
             break

@@ -73,6 +73,8 @@ class EnvConfig:
     """Whether a message cut at the token limit ends the dialogue."""
     unfinished_reward: Literal["zero", "drop", "grade"] = "zero"
     """Dialogues that did not finish: no reward, left out of the loss, or graded all the same."""
+    rewards: JsonObject = field(default_factory=dict)
+    """Weights of reward terms, as JSON, e.g. '{"answer": 1, "meta/leak": -0.5}'. Empty: the environment's own."""
     grader: str | None = None
     """package.module:function, or a built-in grader's name. None: the environment's own."""
 
@@ -132,6 +134,8 @@ class SamplingConfig:
     """Problems of one step, over all ranks."""
     num_generations: int = 8
     """Episodes of one problem: the group size."""
+    group_rewards: JsonObject = field(default_factory=dict)
+    """Weights of terms that look at a whole group, as JSON, e.g. '{"meta/majority_share": 0.5}'; added after play."""
     temperature: float = 1.0
     """Divides the logits, in sampling and in the learner alike."""
     top_p: float = 1.0

@@ -16,6 +16,7 @@ from algos.config import TrainConfig, exit_on_mistakes, flatten
 from algos.console import Console, hush_libraries
 from algos.deepspeed_config import read_deepspeed_file, zero_stage
 from algos.evaluate import Evaluation
+from algos.group_pay import check_group_rewards
 from algos.memory import OutOfMemory
 from algos.models import EMBEDDED, model_folder
 from algos.plan import GB, Gpus, Shape, make_plan, refuse_what_cannot_fit
@@ -126,6 +127,7 @@ def dry_run(config: TrainConfig, algorithm: Algorithm, console: Console) -> None
 def prepare(config: TrainConfig, algorithm: Algorithm, console: Console, command: str) -> Run:
     """All parts of a run, models last; taken up from a checkpoint where it is told to."""
     check(config)
+    check_group_rewards(config.sampling.group_rewards)
     world = make_world(config.env)
     evaluation = Evaluation.of(config)
     sets = eval_sets(config.evaluation, config.env, world)

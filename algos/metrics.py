@@ -11,6 +11,7 @@
 | `ROLE/empty_ratio` | part of messages without a visible character |
 | `turns/mean` | messages of an episode |
 | `endings/NAME`, `grading/OUTCOME` | part of episodes |
+| `actions/NAME/level` | with JSON actions: mean level of the problems for which the planner took that action |
 | `frac_reward_zero_std` | part of groups whose rewards agree, which teach nothing |
 | `sampling/logp_gap_max`, `sampling/logp_gap_mean` | between sampler and learner, at sampled tokens [nats] |
 """
@@ -24,6 +25,7 @@ import numpy as np
 
 from algos.batch import Batch
 from rema_agents.types import Episode
+from rema_env.actions import ACTIONS, level_by_action
 from rema_env.transcript import Ending, Finish, role_of
 
 
@@ -47,9 +49,17 @@ def episode_metrics(episodes: Sequence[Episode]) -> dict[str, float]:
     metrics |= {f"grading/{name}": count / len(episodes) for name, count in outcomes.items()}
     lengths = _lengths(episodes)
     metrics["completions/mean_length"] = float(np.mean([n for role in lengths.values() for n in role] or [0]))
+    metrics |= action_metrics(episodes)
     for agent in episodes[0].rewards:
         metrics |= _role_metrics(episodes, agent, lengths[agent])
     return metrics
+
+
+def action_metrics(episodes: Sequence[Episode]) -> dict[str, float]:
+    """`actions/NAME/level`: the mean level of the problems for which the planner took a JSON action, where it did."""
+    by_action = level_by_action(episode.transcript for episode in episodes)
+    taken = {name: level for name, level in by_action.items() if name in ACTIONS}
+    return {f"actions/{name}/level": level for name, level in taken.items()}
 
 
 def accuracy(episodes: Sequence[Episode]) -> float:

@@ -116,7 +116,16 @@ def _set_name(name: str) -> str:
 def _arguments(config: EnvConfig) -> dict[str, Any]:
     """What the environment is told: the flags that were changed, so that its own defaults stay its own business."""
     own = EnvConfig()
-    names = ("process", "max_rounds", "on_cut", "unfinished_reward", "grader", "question_column", "answer_column")
+    names = (
+        "process",
+        "rewards",
+        "max_rounds",
+        "on_cut",
+        "unfinished_reward",
+        "grader",
+        "question_column",
+        "answer_column",
+    )
     arguments = {n: getattr(config, n) for n in names if getattr(config, n) != getattr(own, n)}
     if "max_rounds" in arguments:
         arguments["max_rounds"] = last_rounds(config.max_rounds)

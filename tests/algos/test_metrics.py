@@ -78,3 +78,17 @@ def test_the_gap_is_measured_at_sampled_tokens_only() -> None:
     got = logp_gap(batch.with_tensors(old_logp_BT=old))
     assert got["sampling/logp_gap_max"] == 0.5
     assert got["sampling/logp_gap_mean"] == pytest.approx(0.1)
+
+
+def test_json_actions_are_told_by_the_difficulty_they_were_taken_at() -> None:
+    def planned(level: int, action: str) -> Episode:
+        problem = Problem("p", "q", "a", level=level)
+        turns = (Turn("meta_0", Message(f'{{"action": "{action}", "output": "x"}}')),)
+        return Episode(problem, Transcript(problem, turns, Ending.FINISHED), (), dict.fromkeys(AGENTS, 0.0))
+
+    got = episode_metrics([planned(1, "REWRITE"), planned(4, "REWRITE"), planned(2, "DECOMPOSE")])
+    assert {n: v for n, v in got.items() if n.startswith("actions/")} == {
+        "actions/REWRITE/level": 2.5,
+        "actions/DECOMPOSE/level": 2.0,
+    }
+    assert not [name for name in episode_metrics(FOUR) if name.startswith("actions/")]
