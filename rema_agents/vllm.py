@@ -70,6 +70,9 @@ class VLLMSampler:
         seed: of the engine.
         engine: further arguments of `vllm.AsyncEngineArgs`.
 
+    Attributes:
+        prompt_tokens, cached_tokens: tokens of all prompts so far, and how many of them lay in the prefix cache.
+
     Raises:
         ValueError: vLLM is not installed.
     """
@@ -107,6 +110,7 @@ class VLLMSampler:
         self._engine: Any = None
         self._asleep = False
         self._deaths = 0
+        self.prompt_tokens = self.cached_tokens = 0
         self._numbers = itertools.count()
         self._loop = LoopThread("vllm")
         self._lock = asyncio.Lock()
@@ -204,6 +208,8 @@ class VLLMSampler:
         (result,) = [answer async for answer in answers]
         (said,) = result.outputs
         self._deaths = 0
+        self.prompt_tokens += len(prompt_ids)
+        self.cached_tokens += result.num_cached_tokens or 0
         ids = tuple(said.token_ids)
         logps = tuple(position[token].logprob for token, position in zip(ids, said.logprobs, strict=True))
         return Completion(ids, logps, Finish.LENGTH if said.finish_reason == "length" else Finish.STOP, version)

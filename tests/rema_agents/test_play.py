@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import threading
 import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -338,6 +340,15 @@ def test_the_gate_is_clear_when_every_dialogue_waits_and_when_all_are_over() -> 
 
     play(Watched, lambda n: {"meta_0": Waits(), "reasoner_0": Waits()}, PROBLEMS)
     assert seen[0] == 0
+
+
+def test_the_example_of_the_page_about_play_runs_as_written(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "play.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    names: dict[str, Any] = {"__name__": "page"}
+    exec(compile(code, "page", "exec"), names)
+    assert len(names["episodes"]) == 64
+    assert int(capsys.readouterr().out.split(".")[0]) > 5, "the embedded model answers a part of the problems"
 
 
 def test_math_v0_is_played_through_its_public_name() -> None:

@@ -22,7 +22,7 @@ from rema_agents.chat import ChatCodec
 from rema_agents.play import play
 from rema_agents.remote import RemoteSampler, RemoteSeat, Server
 from rema_agents.seat import LMSeat, ScriptedSeat
-from rema_agents.types import SamplingParams
+from rema_agents.types import SamplingParams, Seat
 from rema_env.transcript import Ending, Finish, Message
 from tests.rema_agents import contract
 from tests.rema_agents.contract import PROMPTS, ask_all, params, random_llama
@@ -131,6 +131,7 @@ class Scripted(BaseHTTPRequestHandler):
     replies: list[Any]
     asked: list[tuple[str, Any]]
     delay: float
+    models: int
 
     def do_GET(self) -> None:
         body = {"object": "list", "data": [{"id": name, "object": "model"} for name in ("one", "two")[: self.models]]}
@@ -155,6 +156,13 @@ class Scripted(BaseHTTPRequestHandler):
         """Quiet."""
 
 
+class Quiet(ThreadingHTTPServer):
+    """A server that does not mind a client that went away."""
+
+    def handle_error(self, *arguments: Any) -> None:
+        """The client's time limit is what the test is about."""
+
+
 @pytest.fixture
 def script() -> Iterator[Callable[..., Any]]:
     """Start a scripted server: `script(*replies, models=1, delay=0)` -> its handler, with `.url`."""
@@ -163,7 +171,7 @@ def script() -> Iterator[Callable[..., Any]]:
     def start(*replies: Any, models: int = 1, delay: float = 0.0) -> Any:
         made = {"replies": list(replies), "asked": [], "models": models, "delay": delay}
         handler = type("Handler", (Scripted,), made)
-        server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        server = Quiet(("127.0.0.1", 0), handler)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         servers.append(server)
         handler.url = f"http://127.0.0.1:{server.server_port}/v1"  # type: ignore[attr-defined]
@@ -182,7 +190,7 @@ def chat(text: str, finish: str = "stop") -> dict[str, Any]:
 
 
 def completion(ids: list[int] | None, tops: dict[str, float] | None) -> dict[str, Any]:
-    logprobs = tops and {"token_logprobs": [-1.0], "tokens": ["a"], "text_offset": [0], "top_logprobs": [tops]}
+    logprobs: Any = tops and {"token_logprobs": [-1.0], "tokens": ["a"], "text_offset": [0], "top_logprobs": [tops]}
     choice = {"index": 0, "finish_reason": "length", "text": "a", "logprobs": logprobs, "token_ids": ids}
     return {"id": "x", "object": "text_completion", "created": 0, "model": "one", "choices": [choice]}
 
@@ -190,10 +198,14 @@ def completion(ids: list[int] | None, tops: dict[str, float] | None) -> dict[str
 BROKEN = (500, {"error": {"message": "the engine is busy"}})
 
 
+def pair(server: Server) -> dict[str, Seat]:
+    return {"meta_0": ScriptedSeat(["Answer. [FINISH]"]), "reasoner_0": RemoteSeat(server, SamplingParams(5))}
+
+
 def play_one(url: str, **settings: Any) -> Any:
     server = Server(url, max_wait=0.01, **settings)
     try:
-        seats = {"meta_0": ScriptedSeat(["Answer. [FINISH]"]), "reasoner_0": RemoteSeat(server, SamplingParams(5))}
+        seats = pair(server)
         return play(Watched, lambda n: seats, PROBLEMS[:1])[0]
     finally:
         server.close()
@@ -241,7 +253,7 @@ def test_a_frozen_seat_sends_the_chat_and_keeps_reasoning_apart(script: Callable
 def test_no_more_requests_are_made_at_once_than_allowed(script: Callable[..., Any]) -> None:
     handler = script(chat("1"), delay=0.05)
     server = Server(handler.url, max_concurrency=2)
-    seats = {"meta_0": ScriptedSeat(["Answer. [FINISH]"]), "reasoner_0": RemoteSeat(server, SamplingParams(5))}
+    seats = pair(server)
     started = time.monotonic()
     play(Watched, lambda n: seats, PROBLEMS)
     server.close()

@@ -130,6 +130,17 @@ def test_an_engine_that_is_killed_is_started_anew_with_the_current_weights_and_e
 
 
 @needs_vllm
+def test_a_growing_prompt_is_found_in_the_cache_but_for_its_end(subject: contract.Subject) -> None:
+    assert isinstance(subject.sampler, VLLMSampler)
+    prompt = tuple(range(2, 72))
+    ask_all(subject.sampler, [(prompt, params())])
+    before = subject.sampler.prompt_tokens, subject.sampler.cached_tokens
+    ask_all(subject.sampler, [((*prompt, 80, 81), params())])
+    assert subject.sampler.prompt_tokens - before[0] == 72
+    assert subject.sampler.cached_tokens - before[1] == 64, "two full blocks of 32"
+
+
+@needs_vllm
 def test_a_stop_string_stays_in_the_message(subject: contract.Subject) -> None:
     free = ask_all(subject.sampler, [(PROMPTS[0], params(max_tokens=30, temperature=0.0))])[0].token_ids
     text = CODEC.tokenizer.decode(free[3:5])
@@ -161,7 +172,7 @@ class FakeEngine:
         said = types.SimpleNamespace(
             token_ids=[1], logprobs=[{1: types.SimpleNamespace(logprob=0.0)}], finish_reason="stop"
         )
-        yield types.SimpleNamespace(outputs=[said])
+        yield types.SimpleNamespace(outputs=[said], num_cached_tokens=0)
 
 
 @pytest.fixture
