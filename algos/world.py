@@ -21,6 +21,9 @@ from rema_env.registry import MakeEnv, resolve
 from rema_env.transcript import Problem, role_of
 
 
+COLUMNS = ("question_column", "answer_column")
+
+
 @dataclass(frozen=True)
 class World:
     """What the agents play.
@@ -116,17 +119,8 @@ def _set_name(name: str) -> str:
 def _arguments(config: EnvConfig) -> dict[str, Any]:
     """What the environment is told: the flags that were changed, so that its own defaults stay its own business."""
     own = EnvConfig()
-    names = (
-        "process",
-        "rewards",
-        "max_rounds",
-        "on_cut",
-        "unfinished_reward",
-        "grader",
-        "question_column",
-        "answer_column",
-    )
-    arguments = {n: getattr(config, n) for n in names if getattr(config, n) != getattr(own, n)}
+    named = ("process", "rewards", "max_rounds", "on_cut", "unfinished_reward", "grader", *COLUMNS)
+    arguments = {n: getattr(config, n) for n in named if getattr(config, n) != getattr(own, n)}
     if "max_rounds" in arguments:
         arguments["max_rounds"] = last_rounds(config.max_rounds)
     if config.dataset_name is not None:
