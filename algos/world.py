@@ -20,7 +20,6 @@ from rema_env.problems.named import overlap
 from rema_env.registry import MakeEnv, resolve
 from rema_env.transcript import Problem, role_of
 
-
 COLUMNS = ("question_column", "answer_column")
 
 
