@@ -71,6 +71,11 @@ def step_line(step: int, total: int, metrics: Mapping[str, float]) -> str:
     return (
         f"step {step}/{total}  reward {metrics['reward']:.3f}  accuracy {metrics['accuracy']:.3f}  "
         f"finished {metrics['endings/finished']:.0%}  tokens: {lengths}  turns {metrics['turns/mean']:.1f}  "
-        f"grad {metrics.get('grad_norm', 0.0):.3f}  clip {metrics.get('clip_ratio/region_mean', 0.0):.3f}  "
-        f"gap {metrics.get('sampling/logp_gap_max', 0.0):.1e}  {metrics['step_time']:.2f} s ({parts})"
+        f"grad {_most(metrics, 'grad_norm'):.3f}  clip {_most(metrics, 'clip_ratio/region_mean'):.3f}  "
+        f"gap {_most(metrics, 'sampling/logp_gap_max'):.1e}  {metrics['step_time']:.2f} s ({parts})"
     )
+
+
+def _most(metrics: Mapping[str, float], name: str) -> float:
+    """A metric of the policy that learnt; of several policies the largest."""
+    return max((value for key, value in metrics.items() if key == name or key.endswith(f"/{name}")), default=0.0)

@@ -36,7 +36,7 @@ from algos.team import Team, make_team
 from algos.world import World, eval_sets, make_world, with_env
 from rema_agents.gate import Gate
 from rema_agents.types import Episode, SamplingParams, Seat
-from rema_env.transcript import Message, Problem
+from rema_env.transcript import Message, Problem, role_of
 
 EVALUATION = 2**31
 """Takes the place of the step in seeds, so that evaluation and training never draw the same numbers."""
@@ -174,6 +174,8 @@ class EvaluateConfig(CommandConfig):
     evaluation: Flat[EvalConfig] = field(default_factory=EvalConfig)
     cross_play: bool = False
     """Pair both roles before and after training with each other (needs a run)."""
+    influence: bool = False
+    """For each role: how much the answer's probability changes when the role's messages are removed."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -233,12 +235,31 @@ def report(config: EvaluateConfig, world: World, sets: Mapping[str, Sequence[Pro
         )
         if folder is not None:
             folder.write_evaluation(name, score.episodes)
+        if config.influence:
+            out.print(f"{name}: influence on the answer: {influences(config, team, evaluation, score.episodes)}")
     if config.cross_play:
         before = make_team(config.model, world.agents, precision)
         for name, problems in sets.items():
             out.print(cross_play_table(name, cross_play(before, team, evaluation, problems)))
         before.close()
     team.close()
+
+
+def influences(config: EvaluateConfig, team: Team, evaluation: Evaluation, episodes: Sequence[Episode]) -> str:
+    """Each role's influence on the answer, as text; see `algos.influence`."""
+    from algos.influence import influence
+    from algos.scoring import Precision, Reference
+
+    calls = [episode.calls[-1] for episode in episodes if episode.calls]
+    if not calls:
+        return "nobody said anything"
+    answerer, env = team[calls[0].agent], evaluation.make_env()
+    temperature, tokens = evaluation.settings.eval_temperature or 1.0, 16384
+    precision = Precision.here(config.model.bf16)
+    weights = Reference(answerer.folder, precision, temperature=temperature, micro_batch_tokens=tokens)
+    found = {role_of(a): influence(env, episodes, role_of(a), codec=answerer.codec, reference=weights) for a in team}
+    env.close()
+    return ", ".join(f"{role} {'none' if value is None else f'{value:.3f}'}" for role, value in found.items())
 
 
 def cross_play_table(name: str, table: Mapping[str, Mapping[str, float]]) -> Any:
