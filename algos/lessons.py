@@ -19,8 +19,8 @@ from rema_agents.gate import Gate
 from rema_agents.play import play
 from rema_agents.types import Call, Completion, Episode, Seat
 from rema_env.problems.arithmetic import Oracle, arithmetic
-from rema_env.problems.files import tables_of
 from rema_env.problems.listed import Listed
+from rema_env.problems.tables import tables_of
 from rema_env.roles import BOX, FINISH_FLAG
 from rema_env.transcript import Finish, Message, Problem
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +19,6 @@ from typing import Any
 from rema_env.dialogue import DialogueEnv
 from rema_env.problems.catalogue import CATALOGUE
 from rema_env.problems.named import FAMILIES
-from rema_env.problems.named import load as load_named
 from rema_env.problems.pair_split import TEST_SIZE, split_tuples
 from rema_env.problems.pairs import load_pairs
 from rema_env.process import META, PROCESSES
@@ -33,7 +33,11 @@ def list_environments() -> str:
     """Every environment with its agents and spaces; then what problems there are by name."""
     lines = []
     for name in names():
-        env = resolve(name)()
+        try:
+            env = resolve(name)()
+        except ValueError as error:  # an installed package offers what does not load
+            lines.append(f"{name}: {error}")
+            continue
         lines.append(f"{name}: {', '.join(env.possible_agents)}")
         for agent in env.possible_agents:
             lines.append(f"  {agent}  sees {env.observation_space(agent)}  says {env.action_space(agent)}")
@@ -45,11 +49,12 @@ def list_environments() -> str:
 
 def show(name: str, seed: int, dataset: str | None, arguments: Mapping[str, Any]) -> str:
     """One episode with scripted seats that know the answer, as text."""
-    given = dict(arguments)
-    if dataset is not None:
-        given |= {"dataset": dataset} if name.startswith("judge") else {"problems": load_named(dataset)}
-    env = resolve(name)(**given)
-    world = env.unwrapped
+    given = dict(arguments) | ({} if dataset is None else {"dataset": dataset})
+    try:
+        env = resolve(name)(**given)
+    except TypeError as error:
+        raise ValueError(f"{name} makes no environment from {given or 'no arguments'}: {error}") from error
+    world = getattr(env, "unwrapped", None)
     if not isinstance(world, DialogueEnv):
         raise ValueError(f"{name} is no dialogue environment of this package; nobody here knows what to say in it")
     env.reset(seed=seed)
@@ -90,12 +95,13 @@ def print_episodes(path: Path, number: int | None) -> str:
 def _episodes(path: Path) -> Iterator[tuple[Transcript, dict[str, float]]]:
     if not path.is_file():
         raise ValueError(f"{path}: no such file")
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        try:
-            data = json.loads(line)
-            yield Transcript.from_json(data.get("transcript", data)), data.get("rewards", {})
-        except (ValueError, KeyError, AttributeError) as error:
-            raise ValueError(f"{path}, line {number}: not an episode ({error!r:.80})") from None
+    with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                data = json.loads(line)
+                yield Transcript.from_json(data.get("transcript", data)), dict(data.get("rewards", {}))
+            except (ValueError, TypeError, AttributeError) as error:
+                raise ValueError(f"{path}, line {number}: not an episode ({error!r:.160})") from None
 
 
 def split_pairs(source: str, strictness: Any, test_size: int, seed: int, folder: Path) -> str:
@@ -156,8 +162,11 @@ def run(given: argparse.Namespace) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; 0, or 2 with one message where something given is wrong."""
     try:
-        print(run(parser().parse_args(arguments)))
-    except ValueError as error:
+        print(run(parser().parse_args(arguments)), flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has left: nothing more to say
+        return 1
+    except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     return 0

@@ -9,6 +9,7 @@ Source: ReMA, arXiv:2503.09501, sections 4.2.2 and G.1.1.
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +18,8 @@ from typing import Any, Literal
 
 from rema_env.process import META, ChatMessage, Process, agent_of
 from rema_env.rewards import Graded, Reward
+from rema_env.roles import FINISH_FLAG
+from rema_env.spaces import valid_unicode
 from rema_env.transcript import Ending, Message, Transcript, Turn
 
 ACTIONS = ("DECOMPOSE", "REWRITE", "EMPTY")
@@ -51,6 +54,10 @@ PROMPT = (
     f"{example('REWRITE', 'the problem told more simply and clearly')}\n{example('EMPTY')} if the solver does best"
     " alone.\nDo not solve the problem and do not state the answer."
 )
+CLOSING = (
+    "Then read what the solver answers and help it on in the same way. When its solution is right and complete, ask it"
+    f" for the final answer and end the output of that message with {FINISH_FLAG.text}."
+)
 
 
 def parse(message: str) -> MetaAction | None:
@@ -60,14 +67,15 @@ def parse(message: str) -> MetaAction | None:
     EMPTY and not empty otherwise; nothing but whitespace around it.
     """
     try:
-        found = json.loads(message)
+        found = json.loads(message, object_pairs_hook=tuple)  # as pairs: an object that names a key twice is none
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, dict) or found.keys() != {"action", "output"}:
+    if not isinstance(found, tuple) or sorted(key for key, _ in found) != ["action", "output"]:
         return None
-    action, output = found["action"], found["output"]
+    action, output = dict(found)["action"], dict(found)["output"]
     if action not in ACTIONS or not isinstance(output, str):
         return None
+    output = valid_unicode(output)  # an escape can stand for half a character
     return MetaAction(action, output) if bool(output.strip()) is (action != "EMPTY") else None
 
 
@@ -87,21 +95,24 @@ def with_json_actions(process: Process, invalid: Invalid = "end") -> Process:
         raise ValueError(f"JSON actions are the meta-thinker's; process {process.name!r} has no role {META!r}")
     if invalid not in ("end", "pass"):
         raise ValueError(f"invalid must be end or pass, got {invalid!r}")
-    ending = partial(_ending, process.ending) if invalid == "end" else process.ending
+    ending = partial(_ending, process.ending, invalid)
     return replace(process, view=partial(_view, process.view), ending=ending)
 
 
-def _ending(ending: Callable[[Transcript], Ending | None], transcript: Transcript) -> Ending | None:
-    last = transcript.turns[-1] if transcript.turns else None
-    if last is not None and last.agent == agent_of(META) and parse(last.message) is None:
+def _ending(ending: Callable[[Transcript], Ending | None], invalid: Invalid, transcript: Transcript) -> Ending | None:
+    last = transcript.turns[-1]
+    if invalid == "end" and last.agent == agent_of(META) and parse(last.message) is None:
         return Ending.INVALID_ACTION
-    return ending(transcript)
+    return ending(_as_told(transcript))
 
 
 def _view(view: View, transcript: Transcript, role: str) -> Sequence[ChatMessage]:
-    if role == META:
-        return view(transcript, role)
-    return view(replace(transcript, turns=tuple(map(_as_text, transcript.turns))), role)
+    return view(transcript if role == META else _as_told(transcript), role)
+
+
+def _as_told(transcript: Transcript) -> Transcript:
+    """The dialogue as the others see it; the flag counts where an action's text ends with it."""
+    return replace(transcript, turns=tuple(map(_as_text, transcript.turns)))
 
 
 def _as_text(turn: Turn) -> Turn:
@@ -113,14 +124,13 @@ def _as_text(turn: Turn) -> Turn:
 
 
 def action_counts(transcript: Transcript) -> dict[str, int]:
-    """How often each action was taken; invalid messages count as `INVALID`."""
+    """How often each action was taken; invalid messages, but not those that were never said, count as `INVALID`."""
     found = Counter(action.action if (action := parse(m)) else "INVALID" for m in transcript.by(META))
     return {name: found[name] for name in (*ACTIONS, "INVALID")}
 
 
 def level_by_action(transcripts: Iterable[Transcript]) -> dict[str, float]:
-    """The mean level of the problems for which each action was taken; problems whose level is no number are left"
-    " out."""
+    """The mean level of the problems for which each action was taken; those whose level is no number are left out."""
     levels: dict[str, list[float]] = defaultdict(list)
     for transcript in transcripts:
         level = transcript.problem.level
@@ -145,6 +155,11 @@ def action_terms(penalty: float = 0.0) -> tuple[Reward, ...]:
 
     Args:
         penalty: what a message that is no action costs, at least 0.
+
+    Raises:
+        ValueError: for another penalty.
     """
+    if isinstance(penalty, str) or not 0 <= penalty < math.inf:
+        raise ValueError(f"what a message that is no action costs is a number of at least 0, got {penalty!r}")
     counts = (Reward(f"action_{name.lower()}", partial(_taken, name), 0.0, (META,)) for name in ACTIONS)
     return (*counts, Reward("invalid_action", invalid_share, -penalty, (META,)))

@@ -6,15 +6,15 @@ so a dialogue that is continued from a transcript is the dialogue that was playe
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar, TypedDict
 
 import numpy as np
 from gymnasium.spaces import Dict, Discrete, Space
 from pettingzoo import AECEnv
 
-from rema_env.limits import DEFAULT_MAX_ROUNDS, Limits, OnCut, as_message, check_continues, ending_of
+from rema_env.limits import DEFAULT_MAX_ROUNDS, Limits, OnCut, as_message, as_problem, check_continues, ending_of
 from rema_env.problems import Problems
 from rema_env.process import Process, final_message
 from rema_env.render import closing, heading, transcript_text, turn_text
@@ -23,7 +23,7 @@ from rema_env.roles import BOX, Tag
 from rema_env.roles import system_prompts as prompts_of
 from rema_env.spaces import Chat, FreeText, valid_unicode
 from rema_env.terms import as_rewards
-from rema_env.transcript import Ending, Grade, Problem, Transcript, problem_from_json
+from rema_env.transcript import Ending, Grade, Problem, Transcript
 
 __all__ = ["DEFAULT_MAX_ROUNDS", "DialogueEnv", "Grader", "Limits", "OnCut", "Settings", "as_message", "ending_of"]
 
@@ -96,17 +96,26 @@ class DialogueEnv(AECEnv[str, dict[str, Any], str]):
             raise ValueError(f"unfinished_reward must be zero, drop or grade, got {unfinished_reward!r}")
         if render_mode not in (None, "human", "ansi"):
             raise ValueError(f"render_mode must be human, ansi or None, got {render_mode!r}")
+        if not isinstance(problems, Problems):
+            raise ValueError(
+                "problems needs name, size and draw(seed, index), as rema_env.problems.listed.Listed(name, problems)"
+                f" has, got {problems!r:.60}"
+            )
+        if not callable(grade):
+            raise ValueError(f"a grader is a function (problem, text) -> Grade, got {grade!r:.60}")
         self.process = process
         self.problems = problems
         self.grade = grade
-        self.rewards_by_term = as_rewards(rewards)
+        self.rewards_by_term = as_rewards(rewards, process.roles)
         self.tag = tag
-        self.system_prompts = prompts_of(default_prompts or {}, system_prompts, process.roles)
+        prompts = prompts_of(default_prompts or {}, system_prompts, process.roles)
+        self.system_prompts = {role: valid_unicode(text) for role, text in prompts.items()}
         self.limits = Limits(_one_limit(max_rounds, max_cycles), on_cut)
         self.unfinished_reward = unfinished_reward
         self.render_mode = render_mode
         self.metadata = {**type(self).metadata, "name": name}  # type: ignore[misc]
         self.possible_agents = list(process.agents)
+        self.agents: list[str] = []
         self.state_space = Chat()
         self._role = dict(zip(process.agents, process.roles, strict=True))
         self._agent = dict(zip(process.roles, process.agents, strict=True))
@@ -137,10 +146,11 @@ class DialogueEnv(AECEnv[str, dict[str, Any], str]):
                 `transcript` (a `Transcript` or its JSON) is continued from its last turn. Unknown keys are ignored.
 
         Raises:
-            ValueError: where the transcript cannot have come about under this environment's rules and limits.
+            ValueError: where the transcript cannot have come about under this environment's rules and limits, or
+                seed, problem or transcript is none.
         """
         if seed is not None or self._seed is None:
-            self._seed = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else seed
+            self._seed = _valid_seed(seed)
             self._draws = 0
         transcript = self._start(options or {})
         self.agents = list(self.possible_agents)
@@ -160,8 +170,10 @@ class DialogueEnv(AECEnv[str, dict[str, Any], str]):
 
         Raises:
             TypeError: for anything else from a live agent.
-            ValueError: for anything but None from one whose dialogue is over.
+            ValueError: for anything but None from one whose dialogue is over, and before `reset`.
         """
+        if not self.agents:
+            raise ValueError("nobody is there to speak: the dialogue is over or has not begun; reset() begins one")
         agent = self.agent_selection
         if self.terminations[agent] or self.truncations[agent]:
             self._was_dead_step(action)
@@ -179,7 +191,7 @@ class DialogueEnv(AECEnv[str, dict[str, Any], str]):
         chat = self.process.view(self.transcript, role)
         system = self.system_prompts[role]
         first = ({"role": "system", "content": system},) if system else ()
-        return {"messages": (*first, *chat), "turn": len(self.transcript.turns)}
+        return {"messages": (*first, *map(dict, chat)), "turn": len(self.transcript.turns)}
 
     def state(self) -> tuple[dict[str, str], ...]:
         """All of the dialogue at once: the question, then every turn under its agent's name."""
@@ -201,14 +213,11 @@ class DialogueEnv(AECEnv[str, dict[str, Any], str]):
     def _start(self, options: Mapping[str, Any]) -> Transcript:
         if (given := options.get("transcript")) is not None:
             transcript = given if isinstance(given, Transcript) else Transcript.from_json(given)
-            return check_continues(replace(transcript, ending=None), self.process, self.limits)
-        if (given := options.get("problem")) is not None:
-            problem = given if isinstance(given, Problem) else problem_from_json(given)
-        else:
-            problem = self.problems.draw(self._seed or 0, self._draws)
+            return check_continues(transcript, self.process, self.limits)
+        if (given := options.get("problem")) is None:
+            given = self.problems.draw(self._seed or 0, self._draws)
             self._draws += 1
-        question = valid_unicode(problem.question)
-        return Transcript(problem if question is problem.question else replace(problem, question=question))
+        return Transcript(as_problem(given))
 
     def _settle(self, transcript: Transcript) -> None:
         """Bring the books up to a transcript: whose turn it is, or what it paid and how it ended."""
@@ -239,7 +248,7 @@ class DialogueEnv(AECEnv[str, dict[str, Any], str]):
 
     def _pay(self, graded: Graded) -> None:
         grade, ending = graded.grade, graded.transcript.ending
-        unfinished = ending is not Ending.FINISHED
+        unfinished = ending != Ending.FINISHED
         paid = as_paid(graded, self.unfinished_reward)
         pay = {agent: paid_to(self._role[agent], paid, self.rewards_by_term) for agent in self.agents}
         self.rewards = {agent: float(reward) for agent, (reward, _) in pay.items()}
@@ -250,7 +259,7 @@ class DialogueEnv(AECEnv[str, dict[str, Any], str]):
                 "score": None if grade is None else float(grade.score),
                 "extracted": None if grade is None else grade.extracted,
                 "terms": pay[agent][1],
-                "dropped": ending is Ending.ABORTED or (unfinished and self.unfinished_reward == "drop"),
+                "dropped": ending == Ending.ABORTED or (unfinished and self.unfinished_reward == "drop"),
             }
             for agent in self.agents
         }
@@ -264,6 +273,19 @@ class DialogueEnv(AECEnv[str, dict[str, Any], str]):
         if transcript.ending is not None and self._printed <= len(transcript.turns):
             print(closing(transcript, self.rewards))
         self._printed = len(transcript.turns) + 1
+
+
+def _valid_seed(seed: int | None) -> int:
+    """The seed itself, or one made up."""
+    if seed is None:
+        return int(np.random.SeedSequence().generate_state(1)[0])
+    try:
+        found = operator.index(seed)
+    except TypeError:
+        found = -1
+    if found < 0:
+        raise ValueError(f"seed must be a whole number of at least 0, got {seed!r}")
+    return found
 
 
 def _one_limit(max_rounds: int | None, max_cycles: int | None) -> int:

@@ -10,7 +10,7 @@ from typing import Literal
 
 from rema_env.process import Process, agent_of
 from rema_env.spaces import MAX_CHARACTERS, valid_unicode
-from rema_env.transcript import Ending, Finish, Message, Transcript
+from rema_env.transcript import Ending, Finish, Message, Problem, Transcript, problem_from_json
 
 DEFAULT_MAX_ROUNDS = 30
 
@@ -25,8 +25,8 @@ class Limits:
     on_cut: OnCut = "end"
 
     def __post_init__(self) -> None:
-        if self.max_rounds < 1:
-            raise ValueError(f"max_rounds must be at least 1, got {self.max_rounds}")
+        if not isinstance(self.max_rounds, int) or self.max_rounds < 1:
+            raise ValueError(f"max_rounds must be at least 1, got {self.max_rounds!r}")
         if self.on_cut not in ("end", "continue"):
             raise ValueError(f"on_cut must be end or continue, got {self.on_cut!r}")
 
@@ -40,11 +40,11 @@ def ending_of(process: Process, transcript: Transcript, limits: Limits) -> Endin
     if not transcript.turns:
         return None
     finish = transcript.turns[-1].message.finish
-    if finish is Finish.STOP:
+    if finish == Finish.STOP:
         return process.ending(transcript) or _round_limit(process, transcript, limits.max_rounds)
-    if finish is Finish.ABORTED:
+    if finish == Finish.ABORTED:
         return Ending.ABORTED
-    if finish is Finish.CONTEXT_FULL:
+    if finish == Finish.CONTEXT_FULL:
         return Ending.CONTEXT_FULL
     if limits.on_cut == "end":
         return Ending.MESSAGE_LIMIT
@@ -68,7 +68,8 @@ def _round_limit(process: Process, transcript: Transcript, max_rounds: int) -> E
 def as_message(agent: str, action: object) -> Message:
     """What a live agent said, as it is kept.
 
-    Lone surrogates are replaced; text longer than the action space allows is cut there and counts as cut.
+    How it ended is read off any `str` that knows it, by its attribute `finish`. Lone surrogates are replaced; text
+    longer than the action space allows is cut there and counts as cut.
 
     Raises:
         TypeError: for anything but a `str` (a `Message` is one).
@@ -76,11 +77,27 @@ def as_message(agent: str, action: object) -> Message:
     if not isinstance(action, str):
         raise TypeError(f"{agent} must say a str or a Message, got {type(action).__name__}: {action!r:.80}")
     text, finish, thought = valid_unicode(str(action)), Finish.STOP, ""
-    if isinstance(action, Message):
-        finish, thought = action.finish, valid_unicode(action.reasoning)
+    if type(action) is not str:
+        finish = Finish(getattr(action, "finish", finish))
+        thought = valid_unicode(getattr(action, "reasoning", thought))
     if len(text) > MAX_CHARACTERS:
         text, finish = text[:MAX_CHARACTERS], Finish.LENGTH
     return Message(text, finish, thought)
+
+
+def as_problem(given: object) -> Problem:
+    """The problem that is played: a `Problem`, or a mapping with question and answer; lone surrogates are replaced.
+
+    Raises:
+        ValueError: where it is neither.
+    """
+    problem = given if isinstance(given, Problem) else problem_from_json(given)
+    question, answer, extra = valid_unicode(problem.question), valid_unicode(problem.answer), problem.extra
+    if extra and any(isinstance(value, str) and not value.isascii() for value in extra.values()):
+        extra = {key: valid_unicode(value) if isinstance(value, str) else value for key, value in extra.items()}
+    if question is problem.question and answer is problem.answer and extra == problem.extra:
+        return problem
+    return replace(problem, question=question, answer=answer, extra=extra)
 
 
 def check_continues(transcript: Transcript, process: Process, limits: Limits) -> Transcript:
@@ -89,7 +106,7 @@ def check_continues(transcript: Transcript, process: Process, limits: Limits) ->
     Raises:
         ValueError: naming the first turn that a dialogue of this process could not have had.
     """
-    so_far = replace(transcript, turns=())
+    so_far = Transcript(as_problem(transcript.problem))
     for k, turn in enumerate(transcript.turns):
         if (ending := ending_of(process, so_far, limits)) is not None:
             raise ValueError(f"the transcript goes on after its end: turn {k} follows {ending}")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from rema_env.roles import FINISH_FLAG
-from rema_env.transcript import Ending, Finish, Message, Problem, Transcript, Turn
+from rema_env.transcript import Ending, Message, Problem, Transcript, Turn
 
 META = "meta"
 REASONER = "reasoner"
@@ -22,7 +22,6 @@ def agent_of(role: str) -> str:
     return f"{role}_0"
 
 
-_NOTHING_SAID = (Finish.CONTEXT_FULL, Finish.ABORTED)
 _META_0, _REASONER_0 = agent_of(META), agent_of(REASONER)
 
 ChatMessage = dict[str, str]
@@ -140,7 +139,7 @@ def final_message(process: Process, transcript: Transcript) -> Message | None:
     """The message that is graded: the answerer's last one that was really said; None where it never spoke."""
     agent = agent_of(process.answerer)
     for turn in reversed(transcript.turns):
-        if turn.agent == agent and turn.message.finish not in _NOTHING_SAID:
+        if turn.agent == agent and turn.was_said:
             return turn.message
     return None
 

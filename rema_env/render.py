@@ -8,7 +8,7 @@ from rema_env.transcript import Finish, Transcript, Turn
 def turn_text(turn: Turn) -> str:
     """One turn: the agent's name, how its message ended where it did not stop by itself, and what it said."""
     message = turn.message
-    how = "" if message.finish is Finish.STOP else f" ({message.finish})"
+    how = "" if message.finish == Finish.STOP else f" ({message.finish})"
     thought = f"[thinks] {message.reasoning}\n" if message.reasoning else ""
     return f"{turn.agent}{how}:\n{thought}{message}\n"
 

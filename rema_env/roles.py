@@ -264,9 +264,13 @@ def system_prompts(
         The text of each role; "" where it has no system message.
 
     Raises:
-        ValueError: where a role is named that the process does not have.
+        ValueError: where a role is named that the process does not have, or a prompt is no text.
     """
+    if not isinstance(given or {}, Mapping):
+        raise ValueError(f"system_prompts is a mapping from role to text, got {given!r:.60}")
     given = dict(given or {})
+    if wrong := [role for role, text in given.items() if not isinstance(text, (str, type(None)))]:
+        raise ValueError(f"the system prompt of {wrong[0]!r} must be text or None, got {given[wrong[0]]!r:.60}")
     if unknown := sorted(set(given) - set(roles)):
         raise ValueError(f"system_prompts names {', '.join(unknown)}; the roles here are {', '.join(roles)}")
     return {role: (given[role] or "") if role in given else defaults.get(role, "") for role in roles}

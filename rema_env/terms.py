@@ -6,6 +6,7 @@ negative weight. None looks at a `Message.reasoning` block.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -17,7 +18,7 @@ NGRAM = 4  # words; shorter repetitions are ordinary speech
 
 
 def format_kept(graded: Graded, role: str) -> float:
-    """1 where the answerer's last message has the answer's form and, for other roles, none of their messages has."""
+    """1 where the answerer's last words have the answer's form and, for other roles, none of their messages has."""
     said = graded.transcript.by(role)
     if role == graded.answerer:
         return float(bool(said) and graded.tag.holds(said[-1]))
@@ -91,18 +92,19 @@ TERMS: Mapping[str, Reward] = {
 _PAY_FOR_THE_ANSWER = ("answer", "single_turn_scheme")
 
 
-def weighted(weights: Mapping[str, float]) -> tuple[Reward, ...]:
+def weighted(weights: Mapping[str, float], roles: Sequence[str]) -> tuple[Reward, ...]:
     """Reward terms from a configuration.
 
     Args:
         weights: term -> weight, for every role, or role/term -> weight for one: `{"answer": 1, "meta/leak": -0.5}`.
+        roles: every role there is.
 
     Raises:
-        ValueError: for an unknown term, or weights under which a wrong answer in good form could be paid as much as a
-            right one in bad form.
+        ValueError: for an unknown term or role, a weight that is no finite number, or weights under which a wrong
+            answer in good form could be paid as much as a right one in bad form.
     """
-    rewards = tuple(_one(name, weight) for name, weight in weights.items())
-    for role in {role for reward in rewards for role in reward.roles or ("every role",)}:
+    rewards = tuple(_one(name, weight, roles) for name, weight in weights.items())
+    for role in roles:
         own = for_role(rewards, role)
         answer = sum(reward.weight for reward in own if reward.name in _PAY_FOR_THE_ANSWER)
         others = sum(abs(reward.weight) for reward in own if reward.name not in _PAY_FOR_THE_ANSWER)
@@ -114,25 +116,27 @@ def weighted(weights: Mapping[str, float]) -> tuple[Reward, ...]:
     return rewards
 
 
-def _one(name: str, weight: float) -> Reward:
+def _one(name: str, weight: float, roles: Sequence[str]) -> Reward:
     role, _, term = name.rpartition("/")
     if term not in TERMS:
         raise ValueError(f"there is no reward term {term!r}; there are {', '.join(TERMS)}")
+    if role and role not in roles:
+        raise ValueError(f"reward term {name!r} pays a role that is not there; there are {', '.join(roles)}")
+    if isinstance(weight, str) or not math.isfinite(weight):
+        raise ValueError(f"the weight of reward term {name!r} must be a finite number, got {weight!r}")
     reward = replace(TERMS[term], weight=float(weight))
     return replace(reward, roles=(role,)) if role else reward
 
 
-def as_rewards(given: Sequence[Reward] | Mapping[str, float]) -> tuple[Reward, ...]:
+def as_rewards(given: Sequence[Reward] | Mapping[str, float], roles: Sequence[str]) -> tuple[Reward, ...]:
     """Reward terms given as they are, or by name and weight.
 
     Raises:
         ValueError: as `weighted`, or where one role would be paid twice by terms of one name.
     """
-    rewards = weighted(given) if isinstance(given, Mapping) else tuple(given)
-    seen: set[tuple[str, str | None]] = set()
-    for reward in rewards:
-        keys = {(reward.name, role) for role in reward.roles or (None,)}
-        if keys & seen:
-            raise ValueError(f"two reward terms are called {reward.name!r}")
-        seen |= keys
+    rewards = weighted(given, roles) if isinstance(given, Mapping) else tuple(given)
+    for role in roles:
+        names = [reward.name for reward in for_role(rewards, role)]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ValueError(f"two reward terms of {role} are called {twice[0]!r}")
     return rewards

@@ -6,7 +6,7 @@ Everything else in rema_env is a pure function of these values. Nothing here kno
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -24,7 +24,7 @@ class Ending(StrEnum):
     @property
     def terminated(self) -> bool:
         """True where the dialogue came to its own end."""
-        return self is Ending.FINISHED
+        return self == Ending.FINISHED
 
 
 class Finish(StrEnum):
@@ -55,7 +55,9 @@ class Message(str):
     reasoning: str
 
     def __new__(cls, text: str = "", finish: Finish | str = Finish.STOP, reasoning: str = "") -> Message:
-        """A message of this text."""
+        """A message of this text. Raises TypeError for anything but text, ValueError for an unknown finish."""
+        if not isinstance(text, str) or not isinstance(reasoning, str):
+            raise TypeError(f"a message and its reasoning are text, got {text!r:.60} and {reasoning!r:.60}")
         message = super().__new__(cls, text)
         message.finish = finish if isinstance(finish, Finish) else Finish(finish)
         message.reasoning = reasoning
@@ -87,6 +89,9 @@ class Problem:
         level: difficulty as the source names it, or None.
         source: where it comes from, e.g. "arithmetic" or a file name.
         extra: further fields that a task needs (sides of a pair, a subject), JSON values only.
+
+    Raises:
+        ValueError: where question or answer is no text: a number is not the text that a grader compares.
     """
 
     id: str
@@ -96,10 +101,17 @@ class Problem:
     source: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.question, str) or not isinstance(self.answer, str):
+            raise ValueError(
+                f"problem {self.id!r:.60}: question and answer are text, got {self.question!r:.60} and"
+                f" {self.answer!r:.60}"
+            )
+
 
 @dataclass(frozen=True)
 class Turn:
-    """One message by one agent (`meta_0`, `reasoner_0`, ...)."""
+    """One message by one agent (`meta_0`, `reasoner_0`, ...); an empty one where the agent could not speak."""
 
     agent: str
     message: Message
@@ -108,6 +120,11 @@ class Turn:
     def role(self) -> str:
         """The agent's name without its number, e.g. `meta`."""
         return role_of(self.agent)
+
+    @property
+    def was_said(self) -> bool:
+        """False where the agent never came to speak: its chat no longer fitted, or it was lost."""
+        return self.message.finish not in (Finish.CONTEXT_FULL, Finish.ABORTED)
 
 
 def role_of(agent: str) -> str:
@@ -126,15 +143,15 @@ class Transcript:
     def said(self, agent: str, message: str) -> Transcript:
         """This transcript with one more turn."""
         message = message if isinstance(message, Message) else Message(message)
-        return Transcript(self.problem, (*self.turns, Turn(agent, message)), self.ending)
+        return replace(self, turns=(*self.turns, Turn(agent, message)))
 
     def ended(self, ending: Ending) -> Transcript:
         """This transcript, closed."""
-        return Transcript(self.problem, self.turns, ending)
+        return replace(self, ending=ending)
 
     def by(self, role: str) -> tuple[Message, ...]:
-        """All messages of one role, in order."""
-        return tuple(turn.message for turn in self.turns if turn.role == role)
+        """All that one role really said, in order; a turn in which it could not speak says nothing of it."""
+        return tuple(turn.message for turn in self.turns if turn.role == role and turn.was_said)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `from_json` restores an equal transcript."""
@@ -150,13 +167,20 @@ class Transcript:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Transcript:
-        """The transcript that `to_json` wrote. Raises KeyError or ValueError on anything else."""
-        turns = tuple(
-            Turn(t["agent"], Message(t["text"], t.get("finish", Finish.STOP), t.get("reasoning", "")))
-            for t in data["turns"]
-        )
+        """The transcript that `to_json` wrote. Raises ValueError on anything else, saying what does not fit."""
+        if not isinstance(data, Mapping) or not isinstance(data.get("turns"), (list, tuple)):
+            raise ValueError(f"a transcript is a mapping with problem, turns (a list) and ending, got {data!r:.80}")
+        turns = tuple(_turn_from_json(k, turn) for k, turn in enumerate(data["turns"]))
         ending = data.get("ending")
-        return cls(problem_from_json(data["problem"]), turns, None if ending is None else Ending(ending))
+        return cls(problem_from_json(data.get("problem")), turns, None if ending is None else Ending(ending))
+
+
+def _turn_from_json(number: int, data: Any) -> Turn:
+    try:
+        message = Message(data["text"], data.get("finish") or Finish.STOP, data.get("reasoning") or "")
+        return Turn(str(data["agent"]), message)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise ValueError(f"turn {number} of the transcript needs agent and text ({error}), got {data!r:.80}") from None
 
 
 def problem_to_json(problem: Problem) -> dict[str, Any]:
@@ -171,19 +195,35 @@ def problem_to_json(problem: Problem) -> dict[str, Any]:
     }
 
 
-def problem_from_json(data: Mapping[str, Any]) -> Problem:
-    """A problem from a mapping with at least `question` and `answer`; `id` defaults to the question."""
+def problem_from_json(data: Any) -> Problem:
+    """A problem from a mapping with at least `question` and `answer`; `id` defaults to the question.
+
+    Numbers are written out, as they are in a data set: 7 and 7.0 are "7".
+
+    Raises:
+        ValueError: for anything else, saying what does not fit.
+    """
+    if not isinstance(data, Mapping):
+        raise ValueError(f"a problem is a Problem or a mapping with question and answer, got {data!r:.80}")
     missing = [name for name in ("question", "answer") if name not in data]
     if missing:
         raise ValueError(f"a problem needs question and answer; {', '.join(missing)} missing, got {sorted(data)}")
+    question, answer = written(data["question"]), written(data["answer"])
     return Problem(
-        id=str(data.get("id", data["question"])),
-        question=str(data["question"]),
-        answer=str(data["answer"]),
+        id=str(data.get("id", question)),
+        question=question,
+        answer=answer,
         level=data.get("level"),
         source=str(data.get("source", "")),
-        extra=dict(data.get("extra", {})),
+        extra=dict(data.get("extra") or {}),
     )
+
+
+def written(value: Any) -> Any:
+    """A number as text, an integer without a fraction even where it was stored as a float; anything else as it is."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return value
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 class Outcome(StrEnum):

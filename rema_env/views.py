@@ -109,11 +109,13 @@ class MacroActions(BaseWrapper[str, Any, Any]):
         return self._spaces[agent]
 
     def step(self, action: int | None) -> None:
-        """Say what the index stands for."""
+        """Say what the index stands for. Raises ValueError where it stands for nothing."""
         agent = self.env.agent_selection
         if action is None or self.env.terminations[agent] or self.env.truncations[agent]:
             self.env.step(action)
             return
+        if not self._spaces[agent].contains(action):
+            raise ValueError(f"{agent} chooses one of {len(self._macros[agent])} macros from 0 on, got {action!r:.60}")
         macro = self._macros[agent][int(action)]
         self.env.step(macro if isinstance(macro, str) else macro(self.env.observe(agent)))
 
@@ -135,23 +137,31 @@ class OneSeat(gymnasium.Env[Any, Any]):
         self.agent = agent
         others = [other for other in env.possible_agents if other != agent]
         self.partners = dict(partner) if isinstance(partner, Mapping) else dict.fromkeys(others, partner)
-        if missing := sorted(set(others) - set(self.partners)):
+        if missing := sorted(other for other in others if not callable(self.partners.get(other))):
             raise ValueError(f"nobody plays {', '.join(missing)}")
         self.observation_space = env.observation_space(agent)
         self.action_space = env.action_space(agent)
-        self.metadata = env.metadata
+        self.metadata = {"render_fps": 1, **env.metadata}  # which Gymnasium wants of anything it renders
         self.render_mode = env.unwrapped.render_mode
+        self._over_unseen = False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin a dialogue and play it up to this seat's first turn. Options as of the environment."""
         super().reset(seed=seed)
         self.env.reset(seed=seed, options=options)
         observation, _, _, _, info = self._next()
+        self._over_unseen = self._over(self.agent)
         return observation, info
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Act, and play up to this seat's next turn or the end."""
-        self.env.step(action)
+        """Act, and play up to this seat's next turn or the end.
+
+        Where the partners ended the dialogue before this seat came to speak, the first action says nothing and gets the
+        end told.
+        """
+        if not self._over_unseen:
+            self.env.step(action)
+        self._over_unseen = False
         return self._next()
 
     def render(self) -> Any:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from rema_env.problems.files import Row, Table, problems_of
+from rema_env.problems.files import GoldFault, problems_of
+from rema_env.problems.tables import Row, Table, parquet_faults
 from rema_env.transcript import Problem
 
 Block = tuple[Problem, ...]
@@ -57,7 +58,13 @@ class Lazy:
             yield from self._read(number)
 
 
-def lazy_parquet(path: str | Path, *, question_column: str | None = None, answer_column: str | None = None) -> Lazy:
+def lazy_parquet(
+    path: str | Path,
+    *,
+    question_column: str | None = None,
+    answer_column: str | None = None,
+    gold_fault: GoldFault | None = None,
+) -> Lazy:
     """A parquet file of any size as a source; a block is one of its row groups. Only the columns needed are read.
 
     Raises:
@@ -65,19 +72,25 @@ def lazy_parquet(path: str | Path, *, question_column: str | None = None, answer
     """
     import pyarrow.parquet
 
-    file = pyarrow.parquet.ParquetFile(path)
+    with parquet_faults(path):
+        file = pyarrow.parquet.ParquetFile(path)
     sizes = [file.metadata.row_group(k).num_rows for k in range(file.metadata.num_row_groups)]
     starts = [0, *accumulate(sizes)]
     columns = tuple(file.schema_arrow.names)
 
     def read(block: int) -> Block:
         def rows(wanted: Sequence[str]) -> list[Row]:
-            found: list[Row] = file.read_row_group(block, columns=list(wanted)).to_pylist()
+            with parquet_faults(path):
+                found: list[Row] = file.read_row_group(block, columns=list(wanted)).to_pylist()
             return found
 
         table = Table(str(path), columns, rows)
         found = problems_of(
-            table, question_column=question_column, answer_column=answer_column, first_row=starts[block]
+            table,
+            question_column=question_column,
+            answer_column=answer_column,
+            gold_fault=gold_fault,
+            first_row=starts[block],
         )
         return tuple(found)
 

@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
-from typing import overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
 
 from rema_env.transcript import Problem
 
+Named = TypeVar("Named", bound=Any)
+
+
+def distinct(items: Iterable[Named]) -> Iterator[Named]:
+    """Frozen data with ids, each with an id of its own: the second one that is called `x` becomes `x#2`."""
+    seen: Counter[str] = Counter()
+    for item in items:
+        seen[item.id] += 1
+        yield item if seen[item.id] == 1 else replace(item, id=f"{item.id}#{seen[item.id]}")
+
 
 class Listed(Sequence[Problem]):
     """A finite source: a sequence of problems, each drawn once per epoch.
 
-    Draw `index` is the `index % size`-th of a permutation that belongs to (seed, `index // size`).
+    Draw `index` is the `index % size`-th of a permutation that belongs to (seed, `index // size`). An id that stands
+    twice is made unique.
     """
 
     def __init__(self, name: str, problems: Sequence[Problem]) -> None:
         if not problems:
             raise ValueError(f"{name} holds no problems")
+        if wrong := [problem for problem in problems if not isinstance(problem, Problem)]:
+            raise ValueError(f"{name} holds what is no Problem: {wrong[0]!r:.80}")
         self.name = name
-        self._problems = tuple(problems)
+        self._problems = tuple(distinct(problems))
 
     @property
     def size(self) -> int:

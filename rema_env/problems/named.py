@@ -8,6 +8,7 @@ where it is published.
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,11 +19,12 @@ from rema_env.problems import Problems
 from rema_env.problems.arithmetic import arithmetic
 from rema_env.problems.catalogue import CATALOGUE, Known
 from rema_env.problems.chains import chains
-from rema_env.problems.files import GoldFault, Row, Table, hub_table, load_problems, problems_of
+from rema_env.problems.files import GoldFault, load_problems, problems_of
 from rema_env.problems.lazy import lazy_parquet
 from rema_env.problems.listed import Listed
 from rema_env.problems.pairs import Orders, arithmetic_pairs, in_orders, load_pairs, pairs_of
 from rema_env.problems.ranks import ranks
+from rema_env.problems.tables import Row, Table, hub_table
 from rema_env.transcript import Problem
 
 FAMILIES: dict[str, Callable[..., Any]] = {
@@ -56,21 +58,35 @@ def load(
     """
     text = str(name)
     if family := _FAMILY.fullmatch(text):
-        make, level, part = FAMILIES[family[1]], family[2], family[3]
-        source: Problems = make(int(level), split=part) if level else make(split=part)
-        return source
+        return _of_family(family)
     if text.startswith("reasoning-gym/"):
         from rema_env.problems.reasoning import gym_task
 
         return gym_task(text.removeprefix("reasoning-gym/"))
     known, _, revision = text.partition("@")
-    if known in CATALOGUE and not Path(text).exists():
-        return load_known(known, revision or None)
-    columns = {"question_column": question_column, "answer_column": answer_column}
     path = Path(name)
-    if path.suffix == ".parquet" and path.is_file() and path.stat().st_size > LAZY_BYTES:
-        return lazy_parquet(path, **columns)
-    return load_problems(name, **columns, gold_fault=gold_fault, split=split)
+    if known in CATALOGUE and not path.exists():
+        if CATALOGUE[known].kind == "pairs":
+            raise ValueError(f"{known} holds pairs to be judged, no problems: judge_v0 plays them")
+        return load_known(known, revision or None)
+    given: dict[str, Any] = {
+        "question_column": question_column, "answer_column": answer_column, "gold_fault": gold_fault
+    }  # fmt: skip
+    if path.suffix.lower() == ".parquet" and path.is_file() and path.stat().st_size > LAZY_BYTES:
+        return lazy_parquet(path, **given)
+    try:
+        return load_problems(name, **given, split=split)
+    except ValueError as error:
+        close = difflib.get_close_matches(known.lower(), [*CATALOGUE, *FAMILIES])
+        if close and not path.exists():
+            raise ValueError(f"{error}; is {' or '.join(close)} meant?") from error
+        raise
+
+
+def _of_family(named: re.Match[str]) -> Problems:
+    make, level, part = FAMILIES[named[1]], named[2], named[3]
+    source: Problems = make(int(level), split=part) if level else make(split=part)
+    return source
 
 
 def load_known(name: str, revision: str | None = None, *, orders: Orders = "both") -> Listed:
@@ -93,19 +109,23 @@ def load_known(name: str, revision: str | None = None, *, orders: Orders = "both
     return Listed(name, [problem for table in tables for problem in _problems(name, known, table)])
 
 
-def load_pairs_named(name: str | Path, orders: Orders = "both") -> Listed:
-    """Pairs to be judged: a set of the catalogue, a file, or a name on the hub.
+def load_pairs_named(name: str | Path, orders: Orders = "both") -> Problems:
+    """Pairs to be judged: a set of the catalogue, the family `arithmetic-pairs`, a file, or a name on the hub.
 
     Raises:
-        ValueError: as `load_pairs`, and for a known set that holds no pairs.
+        ValueError: as `load_pairs`, and for a known set or a family that holds no pairs.
     """
-    known = CATALOGUE.get(str(name))
-    if known is None or Path(name).exists():
+    text = str(name)
+    known, _, revision = text.partition("@")
+    family = _FAMILY.fullmatch(text)
+    if family and family[1] == "arithmetic-pairs":
+        return _of_family(family)
+    if Path(name).exists() or not (family or known in CATALOGUE):
         return load_pairs(name, orders=orders)
-    if known.kind != "pairs":
+    if family or CATALOGUE[known].kind != "pairs":
         held = ", ".join(k for k, v in CATALOGUE.items() if v.kind == "pairs")
-        raise ValueError(f"{name} holds problems, no pairs to be judged; {held} do")
-    return load_known(str(name), orders=orders)
+        raise ValueError(f"{name} holds problems, no pairs to be judged; {held}, arithmetic-pairs do")
+    return load_known(known, revision or None, orders=orders)
 
 
 def _problems(name: str, known: Known, table: Table) -> Iterator[Problem]:

@@ -15,9 +15,10 @@ from random import Random
 from typing import Any, Literal
 
 from rema_env.problems.arithmetic import Expression, arithmetic
-from rema_env.problems.files import Row, Table, plain, tables_of, text_of
-from rema_env.problems.listed import Listed
+from rema_env.problems.files import plain, text_of
+from rema_env.problems.listed import Listed, distinct
 from rema_env.problems.procedural import Procedural, Split
+from rema_env.problems.tables import Row, Table, tables_of
 from rema_env.transcript import Problem
 
 Order = Literal["AB", "BA"]
@@ -59,7 +60,11 @@ def as_problem(pair: Pair, order: Order) -> Problem:
 
 
 def in_orders(pairs: Iterable[Pair], orders: Orders) -> list[Problem]:
-    """Each pair in both orders, one after the other; or once: as given, or with sides that a hash of its id decides."""
+    """Each pair in both orders, one after the other; or once: as given, or with sides that a hash of its id decides.
+
+    A pair whose id another one had before is called otherwise: RewardBench numbers each of its subsets by itself.
+    """
+    pairs = distinct(pairs)
     if orders == "both":
         return [as_problem(pair, order) for pair in pairs for order in ("AB", "BA")]
     if orders == "given":

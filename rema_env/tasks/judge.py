@@ -28,10 +28,16 @@ from rema_env.transcript import Problem
 
 
 def shown(problem: Problem, role: str) -> str:
-    """The meta-thinker is shown the question alone, the judge the two answers with it."""
+    """The meta-thinker is shown the question alone, the judge the two answers with it.
+
+    Raises:
+        ValueError: for a problem that is no pair.
+    """
+    a, b = problem.extra.get("answer_a"), problem.extra.get("answer_b")
+    if a is None or b is None:
+        raise ValueError(f"problem {problem.id!r:.60} is no pair: extra needs answer_a and answer_b to be judged")
     if role == META:
         return problem.question
-    a, b = problem.extra["answer_a"], problem.extra["answer_b"]
     return f"{problem.question}\n\nAnswer A:\n{a}\n\nAnswer B:\n{b}"
 
 
@@ -49,7 +55,7 @@ def raw_env(
     Args:
         problems: any source of problems with `extra["answer_a"]` and `extra["answer_b"]`; default: procedural pairs.
         dataset: instead of `problems`: a known set of pairs (`rewardbench`), or a file or a name on the hub in the
-            format of RewardBench or JudgeBench.
+            format of RewardBench or JudgeBench, or the family `arithmetic-pairs`.
         orders: which orders of a dataset's pairs there are: both, given, shuffled; see `load_pairs`.
         process: multi_turn, single_turn, mrp, vrp, or a `Process`.
         grader: as `grade` of `dialogue_env`.

@@ -16,7 +16,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, Unpack
 
-from rema_env.actions import PROMPT, action_terms, with_json_actions
+from rema_env.actions import CLOSING, PROMPT, action_terms, with_json_actions
 from rema_env.dialogue import DialogueEnv, Grader, Settings
 from rema_env.factory import EnvFactory, register
 from rema_env.problems import Problems
@@ -67,9 +67,9 @@ def raw_env(
     prompts = dict(MATH_PROMPTS.get(rules.name, {}))
     if actions == "json":
         rules = with_json_actions(rules, "end" if invalid_action == "end" else "pass")
-        prompts[META] = PROMPT
-        penalty = 0.0 if invalid_action == "end" else invalid_action
-        settings["rewards"] = (*as_rewards(settings.get("rewards", (ANSWER,))), *action_terms(penalty))
+        prompts[META] = f"{PROMPT}\n{CLOSING}" if rules.name == "multi_turn" else PROMPT
+        given = as_rewards(settings.get("rewards", (ANSWER,)), rules.roles)
+        settings["rewards"] = (*given, *action_terms(0.0 if invalid_action == "end" else invalid_action))
     return raw_dialogue_env(rules, problems, grader, default_prompts=prompts, name="math_v0", **settings)
 
 

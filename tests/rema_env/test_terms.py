@@ -18,6 +18,7 @@ from rema_env.terms import TERMS, as_rewards, weighted
 from rema_env.transcript import Ending, Grade, Outcome, Problem, Transcript
 
 PROBLEM = Problem("q", "2+2?", "4")
+ROLES = ("meta", "reasoner")
 
 
 def graded(*messages: str, score: float | None = 1.0, **changes: Any) -> Graded:
@@ -96,7 +97,7 @@ def test_every_term_is_finite_and_within_its_range(messages: list[str], score: f
 
 
 def test_a_role_is_paid_the_weighted_sum_of_its_terms() -> None:
-    rewards = weighted({"answer": 1.0, "meta/leak": -0.5, "reasoner/format": 0.2})
+    rewards = weighted({"answer": 1.0, "meta/leak": -0.5, "reasoner/format": 0.2}, ROLES)
     leaking = graded(r"\boxed{4}", r"\boxed{4}")
     assert paid_to("meta", leaking, rewards) == (0.5, {"answer": 1.0, "leak": 1.0})
     reward, terms = paid_to("reasoner", leaking, rewards)
@@ -105,7 +106,7 @@ def test_a_role_is_paid_the_weighted_sum_of_its_terms() -> None:
 
 
 def test_roles_may_weigh_the_same_term_differently() -> None:
-    rewards = weighted({"meta/answer": 0.5, "reasoner/answer": 2.0})
+    rewards = weighted({"meta/answer": 0.5, "reasoner/answer": 2.0}, ROLES)
     assert paid_to("meta", graded("a", "b"), rewards)[0] == 0.5
     assert paid_to("reasoner", graded("a", "b"), rewards)[0] == 2.0
 
@@ -135,8 +136,8 @@ def test_weights_under_which_form_beats_being_right_are_refused(weights: Mapping
 
 
 def test_two_terms_of_one_name_for_one_role_are_refused() -> None:
-    with pytest.raises(ValueError, match="two reward terms are called 'answer'"):
-        as_rewards((ANSWER, Reward("answer", ANSWER.term, 2.0)))
+    with pytest.raises(ValueError, match="two reward terms of meta are called 'answer'"):
+        as_rewards((ANSWER, Reward("answer", ANSWER.term, 2.0)), ROLES)
 
 
 def test_an_environment_with_terms_pickles() -> None:
@@ -176,7 +177,7 @@ def test_what_a_prompt_shows_passes_its_own_check(tag: Any) -> None:
 
 
 def test_junk_in_perfect_form_never_beats_a_right_answer() -> None:
-    rewards = weighted({"answer": 1.0, "format": 0.4, "repetition": -0.3, "empty": -0.2})
+    rewards = weighted({"answer": 1.0, "format": 0.4, "repetition": -0.3, "empty": -0.2}, ROLES)
     junk = paid_to("reasoner", graded("plan", r"\boxed{no}", score=0.0), rewards)[0]
     right = paid_to("reasoner", graded("plan", "a b c d " * 50, score=1.0), rewards)[0]
     assert right > junk

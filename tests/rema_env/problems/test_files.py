@@ -139,7 +139,7 @@ def test_a_null_in_a_parquet_file_is_named_too(tmp_path: Path) -> None:
         ("e.parquet", b"", "the file is empty"),
         ("e.jsonl", b"", "the file is empty"),
         ("e.csv", b"question,answer\n", "the file has no rows"),
-        ("e.json", b"[]", "no question column"),
+        ("e.json", b"[]", "the file has no rows"),
         ("e.parquet", b"PAR?", "not a parquet file"),
         ("e.jsonl", b'{"question": "q", "answer": "1"}\n{"question": ', "line 2: not JSON"),
         ("e.jsonl", b"[1, 2]", "row 0: expected a JSON object, got 1"),
