@@ -17,9 +17,11 @@ import torch
 from torch import Tensor
 
 from rema_agents.checksum import checksum
-from rema_agents.decoding import Asked, Decoder, Rows, prefill
+from rema_agents.decoder import Asked, Decoder
 from rema_agents.gate import Gate
 from rema_agents.kv import Shelf
+from rema_agents.prefill import prefill
+from rema_agents.rows import Rows
 from rema_agents.types import Completion, SamplingParams
 
 if TYPE_CHECKING:

@@ -23,10 +23,10 @@ from transformers import (
 )
 
 from rema_agents.chat import ChatCodec
-from rema_agents.decoding import buckets
 from rema_agents.gate import Gate
 from rema_agents.hf import HFSampler
 from rema_agents.play import play
+from rema_agents.prefill import buckets
 from rema_agents.seat import LMSeat
 from rema_agents.types import Completion, Episode, SamplingParams
 from rema_env.transcript import Finish, Problem
