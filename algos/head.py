@@ -71,7 +71,7 @@ def _chunks(tokens: int, vocabulary: int) -> Iterator[slice]:
 
 class _TokenLogps(torch.autograd.Function):
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any,
         hidden_NH: Tensor,
         weight_VH: Tensor,

@@ -263,11 +263,13 @@ class Learner:
 
     def save_state(self, folder: Path) -> None:
         """Write optimizer, schedule and weights for an exact resume. Every rank writes its part."""
+        self._wear()
         frozen = self.adapter is not None  # the base is where it was
         self.engine.save_checkpoint(str(folder), tag="state", save_latest=False, exclude_frozen_parameters=frozen)
 
     def load_state(self, folder: Path) -> None:
         """Restore what `save_state` wrote. Raises ValueError where there is nothing to restore."""
+        self._wear()
         whole = self.adapter is None
         loaded, _ = self.engine.load_checkpoint(str(folder), tag="state", load_module_strict=whole)
         if loaded is None:

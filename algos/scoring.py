@@ -168,7 +168,7 @@ def _answers_with_logps(head: nn.Linear, shape: Shape) -> None:
             hidden_NH, head.weight, head.bias, token_N, temperature=temperature, shape=shape, entropy=entropy
         )
 
-    head.forward = forward  # type: ignore[method-assign]
+    head.forward = forward  # type: ignore[method-assign, assignment]
 
 
 @contextmanager

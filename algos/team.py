@@ -160,7 +160,7 @@ def make_sampler(kind: str, folder: str, precision: Precision) -> Any:
     if sampler_kind(kind, precision) == "hf":
         from rema_agents.hf import HFSampler
 
-        return HFSampler.from_pretrained(folder, dtype=precision.dtype, device=precision.device)
+        return HFSampler.from_pretrained(folder, dtype=precision.dtype, device=str(precision.device))
     from rema_agents.vllm import VLLMSampler
 
     return VLLMSampler.from_pretrained(folder, dtype=precision.dtype)
