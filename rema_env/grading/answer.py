@@ -43,6 +43,13 @@ class Union:
 
 
 @dataclass(frozen=True)
+class Without:
+    """`\\mathbb{R} \\setminus \\{2\\}`: what is in the first set and in none of the others."""
+
+    parts: tuple[Answer, ...]
+
+
+@dataclass(frozen=True)
 class Relation:
     """`parts[0] signs[0] parts[1] signs[1] ...`, e.g. x = 5, 0 < x < 12, x in [2, 3]."""
 
@@ -59,7 +66,7 @@ class Builder:
 
 @dataclass(frozen=True)
 class Matrix:
-    """Rows of a matrix or column vector."""
+    """Rows of a matrix or column vector; a determinant `|A|` is none."""
 
     rows: tuple[tuple[Answer, ...], ...]
 
@@ -97,7 +104,7 @@ class Dots:
     """`\\ldots` among the items of a list."""
 
 
-Answer = Quantity | Listing | Bracket | Union | Relation | Builder | Matrix | Based | Ratio | Residue | Reals | Dots
+Answer = Quantity | Listing | Bracket | Union | Without | Relation | Builder | Matrix | Based | Ratio | Residue | Reals | Dots
 
 
 def alternatives(answer: Answer) -> tuple[Answer, ...]:
@@ -122,8 +129,8 @@ def _signed(expr: Expr, upper: bool) -> Expr:
 
 def is_label(answer: Answer) -> bool:
     """Whether the left side of an equation only names what is asked: `x`, `f(x)`, `AB`, `\\text{Area}`, `(x, y)`."""
-    if isinstance(answer, Bracket):
-        return answer.opener == "(" and all(map(is_label, answer.items))
+    if isinstance(answer, Bracket | Ratio):
+        return (isinstance(answer, Ratio) or answer.opener == "(") and all(map(is_label, answer.items))
     return isinstance(answer, Quantity) and answer.unit is None and answer.expr is not None and _is_name(answer.expr)
 
 
@@ -134,6 +141,21 @@ def _is_name(expr: Expr) -> bool:
         expr.op == "apply"
         or (expr.op == "mul" and all(isinstance(arg, Name | Call) and _is_name(arg) for arg in expr.args))
     )
+
+
+def is_asked(answer: Answer) -> bool:
+    r"""Whether it can be what a question asks for: built of names alone, as `a + b`, `|AB|`, `x^2`, `\frac{m}{n}` are."""
+    return is_label(answer) or (isinstance(answer, Quantity) and answer.expr is not None and _of_names(answer.expr))
+
+
+def _of_names(expr: Expr) -> bool:
+    if not isinstance(expr, Call):
+        return _is_name(expr)
+    if expr.op == "pow":
+        return _of_names(expr.args[0]) and isinstance(expr.args[1], Number)
+    if expr.op == "abs":
+        return isinstance(expr.args[0], Call) and _of_names(expr.args[0])  # |x| = 7 is two answers, |AB| = 7 is one
+    return expr.op in ("add", "neg", "mul", "div", "apply", "min", "max") and all(map(_of_names, expr.args))
 
 
 def scaled(quantity: Quantity, factor: Fraction) -> Quantity:

@@ -5,6 +5,7 @@ Verdicts have three values: True, False, and None where the judge of quantities 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -25,12 +26,15 @@ from rema_env.grading.answer import (
 )
 from rema_env.grading.expression import Call, Name, Number
 from rema_env.grading.forms import (
+    are_numbered,
+    asked_and_values,
     coordinates,
     delimiters_of,
     difference,
     expanded,
     has_label,
     is_congruent,
+    is_below_one,
     is_near,
     is_percent,
     is_set,
@@ -101,8 +105,10 @@ class _Comparison:
             if (gold.unit.dimension, gold.unit.power) != (said.unit.dimension, said.unit.power):
                 return False
             return self.same_values(scaled(gold, gold.unit.factor), scaled(said, said.unit.factor))
-        plain = self.same_values(gold, said)
         percent = Fraction(1, 100)
+        if is_percent(said) and not gold.unit and is_below_one(gold):
+            return self.same_values(gold, scaled(said, percent))
+        plain = self.same_values(gold, said)
         if plain is not True and is_percent(gold) and not said.unit:
             return any_of([plain, self.same_values(scaled(gold, percent), said)])
         if plain is not True and is_percent(said) and not gold.unit:
@@ -159,7 +165,7 @@ class _Comparison:
             return self.same_assignments(gold_names, gold_values, said_names, said_values)
         if gold_names and said_names and set(gold_names) != set(said_names):
             return False
-        if len(set(gold_names)) > 1 or len(set(said_names)) > 1:
+        if any(len(set(names)) > 1 and not are_numbered(names) for names in (gold_names, said_names)):
             return self.in_order(gold_values, said_values)
         return self.in_any_order(gold_values, said_values)
 
@@ -204,7 +210,7 @@ class _Comparison:
 
     def chain(self, gold: Answer, said: Relation) -> Verdict:
         """`x = 2 + 3 = 5` for 5: the name aside, every part is the gold, and no two parts are the same words."""
-        _, values = label_and_values(said)
+        values = asked_and_values(said) if isinstance(gold, Quantity) else label_and_values(said)[1]
         if "~" in said.signs:
             return self.approximation(gold, said, values)
         if len(set(values)) < len(values):
@@ -313,7 +319,8 @@ class _Comparison:
     def same_numeral(self, gold: Answer, said: Answer) -> Verdict:
         """The digits in the base asked for; a base left out is the gold's, and a gold without a base is a value."""
         if isinstance(gold, Based):
-            return isinstance(said, Quantity) and said.source.replace(" ", "").upper() == gold.digits
+            written = re.sub(r"\\text|[{}\s()]", "", said.source).upper() if isinstance(said, Quantity) else ""
+            return written in (gold.digits, f"{gold.digits}_{gold.base}")
         if not isinstance(said, Based) or not isinstance(gold, Quantity) or gold.expr is None:
             return False
         try:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
-from rema_env.grading.expression import Expr, Name, Number
+from rema_env.grading.expression import Call, Expr, Name, Number
 
 QUICK_BITS = 4_096  # enough for 2^2024 and 100!, and cheap in the calling process
 FULL_BITS = 1 << 18
@@ -26,6 +26,19 @@ def exact(expr: Expr, bits: int = QUICK_BITS) -> Fraction:
         return _bounded(_EXACT[expr.op]([exact(arg, bits) for arg in expr.args], bits), bits)
     except ZeroDivisionError:
         raise Inexact from None
+
+
+def folded(expr: Expr, bits: int = QUICK_BITS) -> Expr:
+    """The expression with every part that has a bearable rational value replaced by it: 2^(10^10) and 2^10000000000."""
+    if not isinstance(expr, Call):
+        return expr
+    whole = Call(expr.op, tuple(folded(arg, bits) for arg in expr.args))
+    if expr.op == "degree":  # what it is worth depends on what stands around it
+        return whole
+    try:
+        return Number(exact(whole, bits))
+    except Inexact:
+        return whole
 
 
 def _bounded(value: Fraction, bits: int) -> Fraction:

@@ -13,6 +13,7 @@ from rema_env.grading.answer import (
     Relation,
     Residue,
     alternatives,
+    is_asked,
     is_label,
 )
 from rema_env.grading.exact import Inexact, exact
@@ -28,6 +29,8 @@ def expanded(answer: Answer) -> Answer:
     if isinstance(answer, Relation) and set(answer.signs) == {"="} and len(alternatives(answer.parts[-1])) > 1:
         both = alternatives(answer.parts[-1])
         return Listing(tuple(Relation((*answer.parts[:-1], part), answer.signs) for part in both))
+    if isinstance(answer, Relation) and answer.signs == ("in",) and is_label(answer.parts[0]) and is_set(answer.parts[1]):
+        return expanded(answer.parts[1])
     if isinstance(answer, Listing | Bracket):
         items = tuple(part for item in answer.items for part in _spread(item))
         if is_set(answer) and len(items) == 1:
@@ -98,6 +101,21 @@ def label_kind(label: Answer) -> str:
     return "value of a function" if isinstance(label.expr, Call) and label.expr.op == "apply" else "words"
 
 
+def are_numbered(names: Sequence[Answer]) -> bool:
+    """Whether the names are one name numbered, `x_1, x_2`: their order says nothing."""
+    heads = {
+        name.expr.text.partition("_")[0] if isinstance(name, Quantity) and isinstance(name.expr, Name) else ""
+        for name in names
+    }
+    return len(heads) == 1 and "" not in heads and len(set(names)) == len(names) > 1
+
+
+def asked_and_values(relation: Relation) -> tuple[Answer, ...]:
+    """The values that an equation gives to a number asked for: what stands beside its name, `x`, or `m + n`."""
+    label, values = label_and_values(relation)
+    return relation.parts[1:] if label is None and is_asked(relation.parts[0]) else values
+
+
 def names_and_values(items: Sequence[Answer]) -> tuple[list[Answer], tuple[Answer, ...]]:
     """(names, values): `x = 2, x = 5`, and `n = 2, 3, 4` in which the first name holds for all."""
     names, values = [], []
@@ -160,6 +178,16 @@ def is_congruent(gold: Residue, said: Residue) -> bool:
     try:
         return bool((exact(sides[0]) - exact(sides[1])) % exact(sides[2]) == 0)
     except (Inexact, ZeroDivisionError):
+        return False
+
+
+def is_below_one(answer: Quantity) -> bool:
+    """Whether it is a number between 0 and 1, which a percent sign beside it divides by 100."""
+    if answer.expr is None:
+        return False
+    try:
+        return bool(0 < abs(value(answer.expr, Point(), FLOAT)) < 1)
+    except Unsure:
         return False
 
 

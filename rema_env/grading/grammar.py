@@ -30,7 +30,7 @@ _DEPTH = 50
 def read(tokens: list[str]) -> Expr:
     """The expression that all tokens together say. Raises Unreadable."""
     reader = _Reader(tokens)
-    expr = reader.sum()
+    expr = reader.stacked()
     if reader.at < len(tokens):
         raise Unreadable(f"{tokens[reader.at]!r} where an expression ends")
     return expr
@@ -128,13 +128,13 @@ class _Reader:
                 if self.take("\\circ"):
                     expr = Call("degree", (expr,))
                 elif self.peek() in ("\\prime", "'"):
-                    expr = _decorated(expr, "'" * self.primes())
+                    expr = self.applied(_decorated(expr, "'" * self.primes()))
                 else:
                     script = self.script()
                     marks = isinstance(script, Name) and not script.text.strip("'")
-                    expr = _decorated(expr, script.text) if marks else Call("pow", (expr, script))  # type: ignore[union-attr]
+                    expr = self.applied(_decorated(expr, script.text)) if marks else Call("pow", (expr, script))  # type: ignore[union-attr]
             elif token in ("'", "\\prime"):
-                expr = _decorated(expr, "'" * self.primes())
+                expr = self.applied(_decorated(expr, "'" * self.primes()))
             elif token == "!":
                 self.at += 1
                 expr = Call("double_factorial" if self.take("!") else "factorial", (expr,))
@@ -173,12 +173,17 @@ class _Reader:
             count = self.primes()
             self.expect("}")
             return Name("'" * count)
+        expr = self.stacked()
+        self.expect("}")
+        return expr
+
+    def stacked(self) -> Expr:
+        """A sum, or two of them as `a \\over b` or `n \\choose k`: all that stands in a group, or in the answer."""
         expr = self.sum()
         if self.take("\\choose"):
-            expr = Call("binom", (expr, self.sum()))
-        elif self.take("\\over"):
-            expr = Call("div", (expr, self.sum()))
-        self.expect("}")
+            return Call("binom", (expr, self.sum()))
+        if self.take("\\over"):
+            return Call("div", (expr, self.sum()))
         return expr
 
     def argument(self) -> Expr:
@@ -261,12 +266,20 @@ class _Reader:
         return None
 
     def named(self, name: str) -> Expr:
-        """A letter with its subscript; applied to a lone atom in parentheses it is a function, `f(x)`, `I(0)`."""
+        """A letter with its subscript or arguments; also the binomials `C_{10}^3` and `C(10, 3)`."""
         if self.take("_"):
             name = f"{name}_{self.subscript()}"
             if self.peek() == "^" and name[:2] == "C_" and name[2:].isdigit():
                 self.at += 1
                 return Call("binom", (Number(Fraction(int(name[2:]))), self.script()))
+        match self.tokens[self.at : self.at + 5]:
+            case ["(", n, ",", k, ")"] if name == "C" and n.isdigit() and k.isdigit():
+                self.at += 5
+                return Call("binom", (Number(Fraction(int(n))), Number(Fraction(int(k)))))
+        return self.applied(name)
+
+    def applied(self, name: str) -> Expr:
+        """A name; with a lone atom in parentheses behind it a function, `f(x)`, `I(0)`, `f'(1)`."""
         lone = self.tokens[self.at : self.at + 3]
         if len(lone) == 3 and lone[0] == "(" and lone[2] == ")" and (lone[1].isalnum() or lone[1][1:] in _GREEK):
             self.at += 1
@@ -397,10 +410,10 @@ def _is_factor_command(token: str) -> bool:
     )
 
 
-def _decorated(expr: Expr, mark: str) -> Expr:
+def _decorated(expr: Expr, mark: str) -> str:
     if not isinstance(expr, Name):
         raise Unreadable("a prime on something other than a name")
-    return Name(expr.text + mark)
+    return expr.text + mark
 
 
 def _proper(over: Fraction, under: Fraction) -> bool:

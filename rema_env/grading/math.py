@@ -15,7 +15,7 @@ from fractions import Fraction
 from rema_env.grading.answer import Answer, Quantity
 from rema_env.grading.boxed import find_answer
 from rema_env.grading.compare import same_answer
-from rema_env.grading.exact import QUICK_BITS, Inexact, exact
+from rema_env.grading.exact import QUICK_BITS, Inexact, exact, folded
 from rema_env.grading.expression import Call, Expr, Number
 from rema_env.grading.latex import Unreadable, clean, tokens
 from rema_env.grading.numeric import FLOAT, Point, Unsure, points, value
@@ -29,7 +29,9 @@ from rema_env.grading.words import (
     plain,
     same_time,
     same_words,
+    spread,
     without_frame,
+    without_name,
     without_option,
 )
 from rema_env.transcript import Grade, Outcome, Problem
@@ -129,10 +131,13 @@ def _understood(answer: str) -> _Reading:
         return _Reading(text, False, None, "it has neither a letter nor a digit")
     if len(text) > LONGEST_ANSWER:
         return _Reading(text, False, None, None)
-    try:
-        return _Reading(text, is_words(text), read_answer(text), None)
-    except (Unreadable, RecursionError):
-        return _Reading(text, is_words(text), None, None)
+    words = is_words(text)
+    for written in (text, spread(text)):
+        try:
+            return _Reading(text, words, read_answer(written), None)
+        except (Unreadable, RecursionError):
+            continue
+    return _Reading(text, words, None, None)
 
 
 def forget() -> None:
@@ -158,8 +163,10 @@ def _same(gold: _Reading, said: _Reading, judge: Judge) -> Verdict:
 def _readings(gold: _Reading, said: _Reading) -> list[Answer]:
     """What was said, read in each way the notation allows: `100,200` as a list too, `four` as 4, `(C) 12` as 12."""
     texts = [(said.text, False)] if "," in said.text and not isinstance(gold.answer, Quantity) else []
-    word, bare = as_number(said.text), without_option(said.text)
-    texts += [(other, True) for other in (word, bare) if other and other != said.text]
+    ways = [as_number(said.text), without_option(said.text)]
+    if not isinstance(gold.answer, Quantity):
+        ways.append(without_name(said.text))
+    texts += [(other, True) for other in ways if other and other != said.text]
     found = [] if said.answer is None else [said.answer]
     for text, thousands in texts:
         try:
@@ -205,6 +212,8 @@ class _Quick:
         try:
             return exact(gold, QUICK_BITS) == exact(said, QUICK_BITS)
         except Inexact:
+            if folded(gold) == folded(said):
+                return True
             return False if self._far_apart(gold, said) else None
 
     def proportional(self, gold: Expr, said: Expr) -> int | None:

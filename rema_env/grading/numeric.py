@@ -33,7 +33,7 @@ class Arithmetic:
 
     Attributes:
         number: from an exact fraction.
-        functions: exp, log, sin, cos, tan, arcsin, arccos, arctan, sinh, cosh, tanh, gamma of a value.
+        functions: exp, log, sin, cos, tan, arcsin, arccos, arctan, gamma of a value.
         pi: the constant.
         digits: relative precision, in decimal digits.
         cancels: the fraction of the biggest term below which a sum is not trusted; 0 trusts all.
@@ -55,7 +55,7 @@ FLOAT = Arithmetic(
     functions={
         "exp": cmath.exp, "log": cmath.log, "sin": cmath.sin, "cos": cmath.cos, "tan": cmath.tan,
         "arcsin": cmath.asin, "arccos": cmath.acos, "arctan": cmath.atan,
-        "sinh": cmath.sinh, "cosh": cmath.cosh, "tanh": cmath.tanh, "gamma": lambda x: complex(math.gamma(x.real)),
+        "gamma": lambda x: complex(math.gamma(x.real)),
     },
     pi=complex(math.pi), digits=15, cancels=1e-6, biggest=600.0, steps=2_000,
 )  # fmt: skip
@@ -161,15 +161,15 @@ class _Evaluation:
         return _checked(self.operation(expr.op, args), self.arithmetic)
 
     def name(self, name: str) -> Value:
+        if name in self.bound:  # also the index i of a sum
+            return self.arithmetic.number(self.bound[name])
         if name == "i":
             return self.arithmetic.number(Fraction(0)) + 1j
         if name == "e":
             return self.functions["exp"](self.arithmetic.number(Fraction(1)))
         if name == "pi":
             return self.arithmetic.pi
-        if name not in self.bound:
-            raise Unsure(f"{name} has no value")
-        return self.arithmetic.number(self.bound[name])
+        raise Unsure(f"{name} has no value")
 
     def applied(self, expr: Call) -> Value:
         """An unknown function: some number that depends on its name and argument alone."""
@@ -236,6 +236,8 @@ class _Evaluation:
             raise Unsure("a power out of range")
         if exponent == 1:
             return base
+        if 0 < abs(exponent) * _log_size(base, self.arithmetic) < 10 ** (-self.arithmetic.digits / 4):
+            raise Unsure("an exponent so small that digits are lost")
         if not base.imag and base.real < 0:
             try:
                 fraction = exact(written)
@@ -275,9 +277,22 @@ class _Evaluation:
             return 1 / self.functions[inverse](x)
         if op == "exp" and abs(x) > self.arithmetic.biggest:
             raise Unsure("an exponential out of range")
+        if op in ("sinh", "cosh", "tanh"):
+            return self.hyperbolic(op, x)
         if op not in self.functions:
             raise Unsure(f"{op} has no value")
-        return self.functions[op](x)
+        if 0 < abs(x) < 10 ** (-self.arithmetic.digits / 4):
+            raise Unsure("an argument so small that digits are lost")
+        result = self.functions[op](x)
+        if abs(result) < self.arithmetic.cancels * min(1, abs(x)):
+            raise Unsure("digits lost near a zero")
+        return result
+
+    def hyperbolic(self, op: str, x: Value) -> Value:
+        """By sums, which tell when a term is lost: tanh 1000 is not 1."""
+        up, down = self.functions["exp"](x) / 2, self.functions["exp"](-x) / 2
+        sinh, cosh = self.add([up, -down]), self.add([up, down])
+        return {"sinh": sinh, "cosh": cosh, "tanh": sinh / cosh}[op]
 
     def on_reals(self, op: str, args: list[Value]) -> Value:
         if any(abs(arg.imag) > 0 for arg in args):

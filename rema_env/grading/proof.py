@@ -9,7 +9,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from rema_env.grading.exact import FULL_BITS, Inexact, exact
+from rema_env.grading.exact import FULL_BITS, Inexact, exact, folded
 from rema_env.grading.expression import Expr
 from rema_env.grading.numeric import Arithmetic, Point, Unsure, points, value
 
@@ -26,7 +26,9 @@ def proven(gold: Expr, said: Expr) -> bool:
     try:
         return exact(gold, FULL_BITS) == exact(said, FULL_BITS)
     except Inexact:
-        return _vanishes(gold, said, lambda point, real: _difference(gold, said, point, real))
+        return folded(gold) == folded(said) or _vanishes(
+            gold, said, lambda point, real: _difference(gold, said, point, real)
+        )
 
 
 def proportional(gold: Expr, said: Expr) -> int:
@@ -101,7 +103,7 @@ def _mp(digits: int) -> Arithmetic:
     mp.dps = digits
     functions = {
         "exp": mp.exp, "log": mp.log, "sin": mp.sin, "cos": mp.cos, "tan": mp.tan, "arcsin": mp.asin, "arccos": mp.acos,
-        "arctan": mp.atan, "sinh": mp.sinh, "cosh": mp.cosh, "tanh": mp.tanh, "gamma": mp.gamma,
+        "arctan": mp.atan, "gamma": mp.gamma,
     }  # fmt: skip
     return Arithmetic(
         number=lambda fraction: mp.mpc(mp.mpf(fraction.numerator) / fraction.denominator),

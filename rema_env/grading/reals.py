@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rema_env.grading.answer import Answer, Bracket, Builder, Listing, Quantity, Reals, Relation, Union
+from rema_env.grading.answer import Answer, Bracket, Builder, Listing, Quantity, Reals, Relation, Union, Without
 from rema_env.grading.expression import Call, Expr, Name
 from rema_env.grading.numeric import FLOAT, Point, Unsure, value
 
@@ -46,10 +46,12 @@ def real_set(answer: Answer) -> tuple[Interval, ...] | None:
 def is_set_notation(answer: Answer) -> bool:
     """Whether only a set of reals can be meant; a pair in brackets may also be a point."""
     if isinstance(answer, Listing):
-        return answer.joined in ("or", "and") and all(isinstance(item, Relation) for item in answer.items)
+        relations = [item for item in answer.items if isinstance(item, Relation)]
+        all_relations = answer.joined in ("or", "and") and len(relations) == len(answer.items)
+        return all_relations and any(map(is_set_notation, relations))
     if isinstance(answer, Relation):
         return any(sign not in ("=", "~") for sign in answer.signs)
-    return isinstance(answer, Union | Reals | Builder)
+    return isinstance(answer, Union | Without | Reals | Builder)
 
 
 def _intervals(answer: Answer) -> list[Interval] | None:
@@ -63,6 +65,9 @@ def _intervals(answer: Answer) -> list[Interval] | None:
         return _inequality(answer)
     if isinstance(answer, Union):
         return _all_of([_intervals(part) for part in answer.parts])
+    if isinstance(answer, Without):
+        whole, *removed = map(_intervals, answer.parts)
+        return _common([whole, *(_complement(intervals) for intervals in removed)])
     if isinstance(answer, Listing) and is_set_notation(answer):
         sets = [_intervals(item) for item in answer.items]
         return _all_of(sets) if answer.joined == "or" else _common(sets)
@@ -86,6 +91,20 @@ def _common(sets: list[list[Interval] | None]) -> list[Interval] | None:
             return None
         total = intervals if total is None else [c for a in total for b in intervals for c in _overlap(a, b)]
     return total
+
+
+def _complement(intervals: list[Interval] | None) -> list[Interval] | None:
+    """All reals in none of the intervals."""
+    if intervals is None:
+        return None
+    outside = [
+        [Interval(_LEFT, _turned(interval.low)), Interval(_turned(interval.high), _RIGHT)] for interval in intervals
+    ]
+    return _common([[Interval(_LEFT, _RIGHT)], *outside])
+
+
+def _turned(end: End) -> End:
+    return End(end.at, not end.closed and end.expr is not None, end.expr)
 
 
 def _overlap(a: Interval, b: Interval) -> list[Interval]:

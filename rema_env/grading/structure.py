@@ -21,10 +21,12 @@ from rema_env.grading.answer import (
     Relation,
     Residue,
     Union,
+    Without,
 )
+from rema_env.grading.expression import Call, Name
 from rema_env.grading.grammar import read
 from rema_env.grading.latex import Unreadable, lexemes, tokens
-from rema_env.grading.units import split_unit
+from rema_env.grading.units import split_unit, written_out
 from rema_env.grading.words import without_frame
 
 SIGNS = {
@@ -46,12 +48,19 @@ _BASED = re.compile(
     r"(-?)\s*(?:\\text\s*\{\s*([0-9A-Za-z]+)\s*\}|\(?([0-9]+(?:\.[0-9]+)?|[A-F]*[0-9][0-9A-F]*)\)?)\s*_\s*(?:\{\s*(?:\\text\s*\{)?\s*(\w+)\s*\}?\s*\}|(\d+))"
 )
 _BASE_WORDS = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10}
-_RESIDUE = re.compile(
-    r"(.*?)\s*\(?\s*(?:\\pmod|\\mod|\\text\s*\{\s*mod\s*\}|\bmod)\b\s*\{?\s*([^{}()]+?)\s*\}?\s*\)?", re.DOTALL
+_SAID_BASE = re.compile(
+    r"\s*(?:\\text\s*\{)?\s*\(?\s*(?:in\s+)?base[\s-]*(?:\}\s*|\\text\s*\{\s*)?(\w+)\s*\)?\s*\}?\s*\)?$"
 )
+_RESIDUE = re.compile(
+    r"(.*?)\s*\(?\s*(?:\\pmod\b|\\mod\b|\\text\s*\{\s*\(?mod\s*\}|\bmod\b)\s*\{?\s*([^{}()]+?)\s*\}?\s*\)?", re.DOTALL
+)
+_OUTWARD = re.compile(r"([\[\]])([^\[\]()]*[,;][^\[\]()]*)([\[\]])")
+_TO = re.compile(r"(?<=[\d}a-z])\s*(?:\\text\s*\{\s*to\s*\}|(?<=\s)to(?=\s))\s*(?=[\d\\a-z])")
+_MINUS_SET = re.compile(r"(\\mathbb\s*\{?\s*[RCQZN]\s*\}?)\s*-\s*(?=\\\{|[(\[])")
+_APPLIED = re.compile(r"(?:[A-Za-z]|\\(?:Pr|mathbb\s*\{?\s*[A-Z]\s*\}?|text\s*\{\s*[A-Za-z]+\s*\}))'*(?:_\w)?\s*\(.+\)", re.DOTALL)
 _PLAIN_THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
 _SPACED_THOUSANDS = re.compile(r"(?<![\d.,/] )(?<![\d.,/])\d{1,3}(?: \d{3})+(?!\d|\s*/|,\d)")
-_REALS = re.compile(r"\\mathbb\s*\{?\s*R\s*\}?|(?:\\text\s*\{)?\s*(?:all )?real numbers?\s*\}?")
+_REALS = re.compile(r"\\mathbb\s*\{?\s*R\s*\}?|(?:\\text\s*\{)?\s*(?:all )?real(?: number)?s?\s*\}?", re.IGNORECASE)
 _DEPTH = 20
 
 
@@ -67,9 +76,16 @@ def read_answer(text: str, *, thousands: bool = True, depth: int = 0) -> Answer:
         raise Unreadable("nothing")
     if _REALS.fullmatch(text):
         return Reals()
+    text = _respelled(text)
     if thousands:
         text = _joined_thousands(text)
     return _read(_Spans(text), depth)
+
+
+def _respelled(text: str) -> str:
+    r"""One notation for open ends (`]2, 5[`), ratios (`3 to 4`) and sets without some of their elements."""
+    text = _OUTWARD.sub(lambda m: f"{'(' if m[1] == ']' else '['}{m[2]}{')' if m[3] == '[' else ']'}", text)
+    return _MINUS_SET.sub(r"\1 \\setminus ", _TO.sub(":", text))
 
 
 class _Spans:
@@ -119,7 +135,7 @@ def _read(spans: _Spans, depth: int) -> Answer:
     parts, signs = spans.split(SIGNS)
     if signs:
         return _relation(parts, signs, depth)
-    for separator, kind in (("\\cup", Union), (":", Ratio)):
+    for separator, kind in (("\\setminus", Without), ("\\cup", Union), (":", Ratio)):
         parts, found = spans.split(frozenset([separator]))
         if found:
             return kind(tuple(_again(part, depth) for part in parts))
@@ -145,7 +161,19 @@ def _relation(parts: list[str], signs: list[str], depth: int) -> Answer:
         return _again(parts[1], depth)  # "= 5", "\\approx 8.24"
     if not all(parts):
         raise Unreadable("a relation with nothing on one side")
-    return Relation(tuple(_again(part, depth) for part in parts), tuple(SIGNS[sign] for sign in signs))
+    return Relation(
+        (_left(parts[0], depth), *(_again(part, depth) for part in parts[1:])), tuple(SIGNS[sign] for sign in signs)
+    )
+
+
+def _left(part: str, depth: int) -> Answer:
+    r"""The first part of a relation; where its notation is unknown but is `P(A \cap B)` or the like, a name."""
+    try:
+        return _again(part, depth)
+    except Unreadable:
+        if _APPLIED.fullmatch(part):
+            return Quantity(Name(part.replace(" ", "")), part)
+        raise
 
 
 def _single(spans: _Spans, depth: int) -> Answer:
@@ -154,11 +182,11 @@ def _single(spans: _Spans, depth: int) -> Answer:
     if not spans.tokens:
         raise Unreadable("nothing")
     first, last = spans.tokens[0], spans.tokens[-1]
-    if first == "\\begin" and "matrix" in spans.text:
+    if "\\begin" in spans.tokens:
         return _matrix(spans.text, depth)
     if first in ("(", "[", "\\{", "\\langle") and last in (")", "]", "\\}", "\\rangle") and spans.is_one_bracket():
         return _bracket(first, _Spans(spans.inside()), last, depth)
-    based = _BASED.fullmatch(spans.text)
+    based = _BASED.fullmatch(_SAID_BASE.sub(r"_{\1}", spans.text))
     if based:
         return _based(based)
     return _quantity(spans.text)
@@ -180,13 +208,28 @@ def _bracket(opener: str, inner: _Spans, closer: str, depth: int) -> Answer:
 
 
 def _matrix(text: str, depth: int) -> Answer:
-    opening = re.match(r"\\begin\s*\{([bpBvV]?matrix)\*?\}", text)
-    closing = re.search(r"\\end\s*\{([bpBvV]?matrix)\*?\}$", text)
-    if not opening or not closing or text.count("\\begin") != 1:
+    found = _MATRIX.fullmatch(text)
+    if not found or text.count("\\begin") != 1:
         raise Unreadable("a matrix in something else")
-    body = text[opening.end() : closing.start()].strip()
-    rows = [row for row in body.split("\\\\") if row.strip()]
-    return Matrix(tuple(tuple(read_answer(cell.strip(), depth=depth + 1) for cell in row.split("&")) for row in rows))
+    rows = [row for row in _ROW_END.split(found[2]) if row.strip()]
+    cells = [[read_answer(cell.strip(), depth=depth + 1) for cell in row.split("&")] for row in rows]
+    if found[1]:
+        factor = _quantity(found[1].rstrip(" *").removesuffix("\\cdot"))
+        cells = [[_times(factor, cell) for cell in row] for row in cells]
+    return Matrix(tuple(map(tuple, cells)))
+
+
+_MATRIX = re.compile(
+    r"([^&]*?)\s*[(\[]?\s*\\begin\s*\{(?:[bpB]?matrix|smallmatrix|array)\*?\}\s*(?:\{[clr|]*\})?(.*)"
+    r"\\end\s*\{(?:[bpB]?matrix|smallmatrix|array)\*?\}\s*[)\]]?", re.DOTALL
+)
+_ROW_END = re.compile(r"\\\\(?:\s*\[[\d.]+(?:ex|em|pt|cm|mm)\])?")
+
+
+def _times(factor: Quantity, cell: Answer) -> Answer:
+    if not isinstance(cell, Quantity) or cell.expr is None or factor.expr is None:
+        raise Unreadable("a multiple of something other than numbers")
+    return Quantity(Call("mul", (factor.expr, cell.expr)), cell.source, cell.unit)
 
 
 def _based(match: re.Match[str]) -> Answer:
@@ -195,8 +238,6 @@ def _based(match: re.Match[str]) -> Answer:
     base = int(written) if written.isdigit() else _BASE_WORDS.get(written, 0)
     if not 2 <= base <= 36:
         raise Unreadable(f"the base {written}")
-    if base == 10 and digits.isdigit():
-        return _quantity(match[1] + digits)
     return Based(match[1] + (digits.lstrip("0") or "0"), base)
 
 
@@ -210,7 +251,7 @@ def _residue(text: str, depth: int) -> Answer | None:
 
 
 def _quantity(text: str) -> Quantity:
-    bare, unit = split_unit(text)
+    bare, unit = split_unit(written_out(text))
     parts = tokens(bare)
     if any(part in _FOREIGN for part in parts):
         return Quantity(None, bare, unit)

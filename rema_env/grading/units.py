@@ -35,6 +35,8 @@ _define("money", 1, "dollar usd $")
 _define("money", "1/100", "cent")
 _define("euro", 1, "euro €")
 _define("british money", 1, "£")
+_define("yen or yuan", 1, "¥ yen yuan")
+_define("rupee", 1, "₹ rupee")
 _define("angle", 1, "degree deg")
 _define("angle in radians", 1, "radian rad")
 _define("percent", 1, "percent percentage pct %")
@@ -48,13 +50,26 @@ _HEDGES = frozenset(
     " none never than least most over under above below plus minus times squared cubed hundred thousand million billion"
     " dozen half more less fewer to neither nor where when for all any".split()
 )
-_PLAIN = re.compile(r"[A-Za-z°][A-Za-z.°/ \-]*(?:\^?\d)?")
-_TEXT_UNIT = re.compile(r"\\text\s*\{([^{}]*)\}\s*(?:\^\s*\{?\s*(\d)\s*\}?)?$")
+_POWER = r"\^\s*(?:-?\d|\{\s*-?\d\s*\})"
+_PLAIN = re.compile(rf"[A-Za-z°](?:[A-Za-z.°/ ()*\-]|\\cdot|{_POWER})*(?:\d)?")
+_TEXT_UNIT = re.compile(rf"\\text\s*\{{((?:[^{{}}^]|{_POWER})*)\}}\s*(?:\^\s*\{{?\s*(-?\d)\s*\}}?)?$")
 _BARE_UNIT = re.compile(r"(?<=[\d)}\s])([A-Za-z][A-Za-z.]*(?: [A-Za-z][A-Za-z.]*){0,3})\s*(?:\^\s*\{?\s*(\d)\s*\}?)?$")
 _SPACED_LETTER = re.compile(r"(?<=[\d)}a-z])\\,\s*([a-zA-Z])\s*(?:\^\s*\{?(\d)\}?)?$")
 _DEGREES = re.compile(r"\^\s*\\circ\s*(?:\\text\s*\{\s*)?[CF]\s*\}?$")
 _OF_AN_ANGLE = re.compile(r"\\?(?:sin|cos|tan|cot|sec|csc)")
-_CURRENCY = re.compile(r"^(-?)\s*(?:\\\$|[$£€¥]|\\pounds|\\euro|USD)\s*")
+_SYMBOLS = frozenset("A C F H Hz J K L N Pa T V W Wb mol ohm eV".split())  # upright; as bare letters they are variables
+_MONEY = r"(\\\$|[$£€¥₹]|\\pounds|\\euro|USD|US\\\$)"
+_CURRENCY = re.compile(rf"^(-?)\s*{_MONEY}\s*")
+_CURRENCY_BEHIND = re.compile(rf"(?<=[\d}}])\s*{_MONEY}$")
+_CURRENCY_NAMES = {"£": "£", "\\pounds": "£", "€": "€", "\\euro": "€", "¥": "¥", "₹": "₹"}
+_OHM = re.compile(r"(?<=[\d}]) (?:\\text\s*\{\s*[kM]\s*\}\s*)?\\Omega$")
+_MICRO = re.compile(r"(?<=[\d}]) \\mu$")
+_MAGNITUDES = {"dozen": 12, "hundred": 100} | {
+    word: 10**power for word, power in (("thousand", 3), ("million", 6), ("billion", 9), ("trillion", 12))
+}
+_MAGNITUDE = re.compile(
+    rf"(?<=[\d}}])\s*(?:\\text\s*\{{\s*({'|'.join(_MAGNITUDES)})\b\s*(?:([a-z][a-z ]*)\}}|\}})|({'|'.join(_MAGNITUDES)})\b)"
+)
 _PERCENT = re.compile(r"\s*(?:\\%|%|\\text\s*\{\s*(?:\\?%|per ?cent)\s*\})$")
 
 
@@ -71,7 +86,11 @@ def split_unit(text: str) -> tuple[str, Unit | None]:
     """(what is left, its unit or None) of one quantity: currency in front, unit, percent sign or label behind."""
     money = _CURRENCY.match(text)
     if money:
-        return money[1] + split_unit(text[money.end() :])[0], _named("dollar" if "$" in money[0] else "£", 1)
+        return money[1] + split_unit(text[money.end() :])[0], _named(_CURRENCY_NAMES.get(money[2], "$"), 1)
+    money = _CURRENCY_BEHIND.search(text)
+    if money:
+        return text[: money.start()], _named(_CURRENCY_NAMES.get(money[1], "$"), 1)
+    text = _OHM.sub(r" \\text{ohm}", text)
     percent = _PERCENT.search(text)
     if percent and percent.start() > 0:
         return text[: percent.start()].rstrip(), _named("percent", 1)
@@ -84,11 +103,21 @@ def split_unit(text: str) -> tuple[str, Unit | None]:
         if not match or not text[: match.start()].strip() or not _is_unit(match, text):
             break
         found.append((match[1], int(match[2] or 1)))
-        text = text[: match.start()].rstrip(" /")
+        text = _MICRO.sub("", text[: match.start()].rstrip(" /"))
     if not found:
         return text, None
     words = " ".join(word for word, _ in reversed(found))
     return text, _named(words, found[0][1])
+
+
+def written_out(text: str) -> str:
+    r"""With the magnitude behind a number multiplied out: `2.5 \text{ million dollars}` is 2.5 * 1000000 dollars."""
+
+    def factor(match: re.Match[str]) -> str:
+        rest = rf"\text{{ {match[2]}}}" if match[2] else ""
+        return rf" \cdot {_MAGNITUDES[match[1] or match[3]]} {rest}"
+
+    return _MAGNITUDE.sub(factor, text)
 
 
 def is_hedge(words: str) -> bool:
@@ -100,7 +129,8 @@ def _is_unit(match: re.Match[str], text: str) -> bool:
     words = match[1].strip()
     if not words:
         return True
-    if is_hedge(words) or (len(words) == 1 and words not in _BASE):
+    symbol = match.re is _TEXT_UNIT and words in _SYMBOLS and re.search(r"[\d}]\s*$", text[: match.start()])
+    if is_hedge(words) or (len(words) == 1 and words not in _BASE and not symbol):
         return False
     if match.re is _TEXT_UNIT:
         before = text[: match.start()].rstrip()
@@ -120,6 +150,9 @@ def _singular(word: str) -> str:
 
 def _named(words: str, power: int) -> Unit:
     """The unit of such words, e.g. `square inches`; a plain label where the table does not know it."""
+    raised = re.fullmatch(r"([^\^]+?)\s*\^\s*\{?\s*(\d)\s*\}?", words)
+    if raised:
+        words, power = raised[1], int(raised[2])
     parts = words.replace(".", " ").lower().split()
     for word, power_of in (("square", 2), ("sq", 2), ("cubic", 3), ("cu", 3)):
         if len(parts) == 2 and parts[0] == word:

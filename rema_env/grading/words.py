@@ -5,19 +5,23 @@ from __future__ import annotations
 import re
 
 _TEXT = re.compile(r"\\text\s*\{([^{}]*)\}")
-_NOISE = re.compile(r"\\text(?![a-z])|[{}$\\\"*]")
+_NOISE = re.compile(r"\\(?:text|mathcal|mathbb|mathfrak)(?![a-z])|[{}$\\\"*]|(?<=\d)(?:st|nd|rd|th)\b")
+_ARTICLE = re.compile(r"(?:an?|the) (?=\w{2})")
 _BLANKS = re.compile(r"\s+")
 _BARE = re.compile(r"[A-Za-z][A-Za-z .,'\-]*")
-_OPTION = re.compile(r"\(?\s*([A-Za-z])\s*\)?")
+_OPTION = re.compile(r"[(\[]{0,2}\s*([A-Za-z])\s*[)\]]{0,2}")
 _NAMED_OPTION = re.compile(
-    r"(?:the\s+)?(?:final\s+|correct\s+)?(?:answer|option|choice|response|assistant|statement)(?:\s+is)?\s*:?\s*\(?([a-z])\)?",
+    r"(?:the\s+)?(?:final\s+|correct\s+)?(?:answer|option|choice|response|assistant|model|statement)(?:\s+is)?\s*:?\s*\(?([a-z])\)?",
 )
-_LABELLED_OPTION = re.compile(r"\(([A-Z])\)[\s:.]*(.+)", re.DOTALL)
+_LABELLED_OPTION = re.compile(r"(?:\(([A-Z])\)[\s:.]*|([A-Z])[).:]\s+)(.+)", re.DOTALL)
 _OTHER_OPTION = re.compile(r"\([A-Z]\)|\b(?:or|and)\b|^[A-Z]\b|,\s*[A-Z]\b")
+_WORDS = re.compile(r"[A-Za-z][A-Za-z .:]*")
+_NAMED_POINT = re.compile(r"\b[A-Z](?:_\d|')?\s*(?=\()")
 _CLOCK = re.compile(r"(\d{1,2})(?:\s*:\s*(\d\d))?(?:\s*:\s*(\d\d))?\s*([ap])?\.?\s*(?:m\.?)?")
 _PREFIX = re.compile(
-    r"^(?:\\text\s*\{)?\s*(?:(?:so|thus|therefore|hence|the|final|answer|answers|solution|solutions|value|result|is|are|equals?)"
-    r"\b[\s:,]*)+(?:\}\s*)?",
+    r"^(?:\\(?:therefore|Rightarrow|to)\b\s*|(?:\\text\s*\{)?\s*(?:(?:so|thus|therefore|hence|the|final|answer|answers"
+    r"|solution|solutions|value|result|point|points|exactly|is|are|equals?)\b[\s:,]*)+(?:\}\s*)?"
+    r"|\\text\s*\{[A-Za-z ]*:\s*\}\s*)",
     re.IGNORECASE,
 )
 _SUFFIX = re.compile(
@@ -26,9 +30,10 @@ _SUFFIX = re.compile(
     re.DOTALL,
 )
 _EMPTY = re.compile(
-    r"\\emptyset|\\\{\s*\\\}|(?:there (?:is|are) )?no (?:real |integer |such )?(?:solutions?|values?|numbers?|roots?)"
+    r"(?:[a-z]\s*(?:\\in|=)\s*)?(?:\\emptyset|Ø)|\\\{\s*\\\}|(?:there (?:is|are) )?no (?:real |integer |such )?(?:solutions?|values?|numbers?|roots?)"
     r"(?: exists?)?|(?:the )?empty(?: set)?|none"
 )
+_SAME = {"dne": "does not exist", "infinitely many solutions": "infinitely many"}
 _NUMBER_WORDS = {
     word: str(number)
     for number, word in enumerate(
@@ -40,7 +45,8 @@ _NUMBER_WORDS = {
 
 def plain(text: str) -> str:
     """The bare words: lower case, no LaTeX wrappers, single blanks, no punctuation at the ends."""
-    return _BLANKS.sub(" ", _NOISE.sub("", text)).strip(" .,;:!?'").casefold()
+    bare = _BLANKS.sub(" ", _NOISE.sub("", text)).strip(" .,;:!?'").casefold()
+    return _SAME.get(bare, bare)
 
 
 def is_words(text: str) -> bool:
@@ -85,7 +91,7 @@ def as_number(text: str) -> str | None:
 def same_words(gold: str, said: str) -> bool:
     """Whether two cleaned answers in words agree: names and verdicts whole, options by letter, letters in any order."""
     gold_plain, said_plain = plain(gold), plain(said)
-    if gold_plain == said_plain:
+    if _ARTICLE.sub("", gold_plain, count=1) == _ARTICLE.sub("", said_plain, count=1):
         return True
     option = _OPTION.fullmatch(gold_plain)
     if option:
@@ -109,15 +115,25 @@ def _option(said: str) -> str | None:
     if match:
         return match[1].lower()
     labelled = _LABELLED_OPTION.fullmatch(_NOISE.sub("", said).strip())
-    if labelled and not _OTHER_OPTION.search(labelled[2]):
-        return labelled[1].lower()
+    if labelled and not _OTHER_OPTION.search(labelled[3]):
+        return str(labelled[1] or labelled[2]).lower()
     return None
+
+
+def spread(text: str) -> str:
+    r"""With the numbers and signs in a `\text{}` group outside it: `\text{2 and 5}` is `2 \text{ and } 5`."""
+    return _TEXT.sub(lambda group: _WORDS.sub(r"\\text{\g<0>}", group[1]), without_option(text))
+
+
+def without_name(said: str) -> str:
+    """`P(3, 7)` is the point (3, 7)."""
+    return _NAMED_POINT.sub("", said)
 
 
 def without_option(said: str) -> str:
     """`(C) 12` is 12 where the golden answer is a number."""
-    labelled = _LABELLED_OPTION.fullmatch(re.sub(r"^\\text\s*\{\s*(\([A-Z]\))\s*\}", r"\1", said))
-    return labelled[2] if labelled else said
+    labelled = _LABELLED_OPTION.fullmatch(re.sub(r"^\\text\s*\{\s*(\(?[A-Z][).:]\s*)\}", r"\1", said))
+    return labelled[3] if labelled else said
 
 
 def clock(text: str) -> tuple[int, int, int, str] | None:
@@ -129,5 +145,12 @@ def clock(text: str) -> tuple[int, int, int, str] | None:
 
 
 def same_time(gold: tuple[int, int, int, str], said: tuple[int, int, int, str]) -> bool:
-    """Equal on the clock; morning or afternoon must agree where both say it."""
+    """Equal on the clock; morning or afternoon must agree where both say it, and 15:00 says it."""
+    if gold[3] or said[3]:
+        gold, said = _twelve_hours(gold), _twelve_hours(said)
     return gold[:3] == said[:3] and (not gold[3] or not said[3] or gold[3] == said[3])
+
+
+def _twelve_hours(time: tuple[int, int, int, str]) -> tuple[int, int, int, str]:
+    hours, minutes, seconds, half = time
+    return (hours - 12, minutes, seconds, "p") if hours > 12 and not half else time
