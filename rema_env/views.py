@@ -9,6 +9,7 @@ No tokenizer is needed: observations are encoded by any function, by default as 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 import gymnasium
@@ -178,7 +179,7 @@ class OneSeat(gymnasium.Env[Any, Any]):
             env.step(self.partners[env.agent_selection](env.observe(env.agent_selection)))
         reward = float(env._cumulative_rewards[self.agent])
         over = env.terminations[self.agent], env.truncations[self.agent]
-        return env.observe(self.agent), reward, *over, dict(env.infos[self.agent])
+        return env.observe(self.agent), reward, *over, deepcopy(env.infos[self.agent])
 
     def _over(self, agent: str) -> bool:
         return bool(self.env.terminations[agent] or self.env.truncations[agent])

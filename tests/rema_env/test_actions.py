@@ -20,7 +20,7 @@ from rema_env.actions import (
     with_json_actions,
 )
 from rema_env.process import multi_turn, vrp
-from rema_env.transcript import Ending, Problem, Transcript
+from rema_env.transcript import Ending, Message, Problem, Transcript
 
 SUM = Problem("sum", "What is 3 + 4?", "7", level=2)
 SPLIT, ALONE = example("DECOMPOSE", "First 3, then 4."), example("EMPTY")
@@ -47,6 +47,9 @@ def play(*messages: str, process: str = "single_turn", **arguments: Any) -> Any:
         ('{"action": "REWRITE", "output": "x", "why": "y"}', None),
         ('{"action": ["REWRITE"], "output": "x"}', None),
         ('{"action": "REWRITE", "output": 7}', None),
+        ('{"action": "EMPTY", "action": "REWRITE", "output": "x"}', None),
+        ('{"action": "REWRITE", "output": {"action": "EMPTY"}}', None),
+        ('{"action": "REWRITE", "output": "\\ud800"}', MetaAction("REWRITE", "\ufffd")),
         ('```json\n{"action": "EMPTY", "output": ""}\n```', None),
         ("[" * 100_000, None),
         ("1" * 10_000, None),
@@ -142,3 +145,25 @@ def test_what_does_not_go_together_is_refused(call: Any, message: str) -> None:
 
 def test_json_itself_is_the_reference_for_what_is_valid() -> None:
     assert json.loads(example("REWRITE", 'a "quoted" \n line')) == {"action": "REWRITE", "output": 'a "quoted" \n line'}
+
+
+def test_an_action_whose_text_ends_with_the_flag_closes_a_dialogue_in_turns() -> None:
+    close = example("REWRITE", "State the answer. [FINISH]")
+    assert play(SPLIT, "7", close, r"\boxed{7}", process="multi_turn").transcript.ending is Ending.FINISHED
+    assert play(SPLIT, "7", SPLIT, r"\boxed{7}", process="multi_turn").transcript.ending is None
+    passed = play("no action [FINISH]", r"\boxed{7}", process="multi_turn", invalid_action=0.5)
+    assert passed.transcript.ending is None
+    assert "[FINISH]" in passed.system_prompts["meta"]
+    assert "[FINISH]" not in play().system_prompts["meta"]
+
+
+def test_what_was_never_said_is_no_invalid_action() -> None:
+    env = play(Message("", "context_full"), invalid_action=0.5)
+    assert env.rewards == {"meta_0": 0.0, "reasoner_0": 0.0}
+    assert action_counts(env.transcript)["INVALID"] == 0
+
+
+@pytest.mark.parametrize("price", ["penalty", -1, float("inf")])
+def test_a_penalty_that_is_none_is_refused(price: Any) -> None:
+    with pytest.raises(ValueError, match="costs is a number of at least 0, got"):
+        play(invalid_action=price)

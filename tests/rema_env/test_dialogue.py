@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import rema_env
 from rema_env.dialogue import DialogueEnv
+from rema_env.process import Process
 from rema_env.spaces import MAX_CHARACTERS
 from rema_env.transcript import Ending, Finish, Message, Problem, Transcript
 
@@ -157,8 +158,19 @@ def test_each_sees_the_dialogue_as_its_own_chat() -> None:
 
 def test_an_observation_is_the_callers_to_change() -> None:
     env = play(["Add them."])
-    env.observe("reasoner_0")["messages"][-1]["content"] = "changed"
-    assert "changed" not in str(env.observe("reasoner_0"))
+    for message in env.observe("reasoner_0")["messages"]:
+        message["content"] = "changed"
+    env.state()[0]["content"] = "changed"
+    assert "changed" not in str(env.observe("reasoner_0")) + str(env.state())
+
+
+def test_a_view_that_a_process_shares_is_not_the_callers_to_change() -> None:
+    chat = [{"role": "user", "content": "q"}]
+    rules = Process("echo", ("echo",), lambda t: "echo", lambda t, role: chat, lambda t: None)
+    env = rema_env.dialogue_env(rules)
+    env.reset(seed=0)
+    env.last()[0]["messages"][0]["content"] = "changed"
+    assert chat == [{"role": "user", "content": "q"}]
 
 
 def test_default_prompts_stand_first_and_name_the_tags() -> None:
@@ -225,6 +237,15 @@ def test_a_dead_agent_may_say_nothing() -> None:
         play(["[FINISH]", RIGHT, "more"])
 
 
+def test_before_reset_and_after_the_end_nobody_can_speak() -> None:
+    env = rema_env.math_v0.raw_env()
+    with pytest.raises(ValueError, match=r"the dialogue is over or has not begun; reset\(\) begins one"):
+        env.step("hm")
+    env = play(["[FINISH]", RIGHT, None, None])
+    with pytest.raises(ValueError, match="the dialogue is over"):
+        env.step("hm")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -237,6 +258,13 @@ def test_a_dead_agent_may_say_nothing() -> None:
         ({"system_prompts": {"critic": "x"}}, "system_prompts names critic; the roles here are meta, reasoner"),
         ({"dataset": "nowhere.parquet"}, "nowhere.parquet: no such file"),
         ({"grader": "maths"}, "a grader is one of"),
+        ({"grader": 5}, r"a grader is a function \(problem, text\) -> Grade, got 5"),
+        ({"max_rounds": 2.5}, "max_rounds must be at least 1, got 2.5"),
+        ({"max_rounds": "3"}, "max_rounds must be at least 1, got '3'"),
+        ({"problems": [SUM]}, r"problems needs name, size and draw\(seed, index\), as .*Listed"),
+        ({"system_prompts": "Think."}, "system_prompts is a mapping from role to text, got 'Think.'"),
+        ({"system_prompts": {"meta": 5}}, "the system prompt of 'meta' must be text or None, got 5"),
+        ({"dataset": ""}, "the name of a data set is empty"),
     ],
 )
 def test_a_wrong_argument_is_named(arguments: dict[str, Any], message: str) -> None:
@@ -270,6 +298,14 @@ def test_reset_pins_a_problem_given_as_object_or_mapping() -> None:
     assert env.transcript.problem is SUM
     with pytest.raises(ValueError, match="a problem needs question and answer; answer missing"):
         env.reset(options={"problem": {"question": "1+1?"}})
+    with pytest.raises(ValueError, match="a problem is a Problem or a mapping with question and answer, got 5"):
+        env.reset(options={"problem": 5})
+
+
+@pytest.mark.parametrize("seed", [-1, "seven", 1.5])
+def test_a_seed_that_is_no_whole_number_is_refused(seed: Any) -> None:
+    with pytest.raises(ValueError, match="seed must be a whole number of at least 0"):
+        rema_env.math_v0().reset(seed=seed)
 
 
 def test_a_seed_decides_the_order_of_draws_and_a_pinned_problem_takes_none() -> None:
@@ -326,6 +362,18 @@ def test_lone_surrogates_are_replaced_before_anything_is_kept() -> None:
     assert [str(t.message) for t in env.transcript.turns] == ["\ufffd and \U0001f600", "é\ufffd"]
     assert env.transcript.problem.question == "what \ufffd?"
     str(env.state()).encode()
+    pair = Problem("p", "q", "A\ud800", extra={"answer_a": "\ud800", "answer_b": "b", "level": 1})
+    judge = rema_env.judge_v0.raw_env(process="vrp", system_prompts={"reasoner": "\ud800"})
+    judge.reset(options={"transcript": Transcript(pair)})
+    str(judge.observe("reasoner_0")).encode()
+    assert judge.transcript.problem.answer == "A\ufffd"
+
+
+def test_any_text_that_knows_how_it_ended_is_a_message() -> None:
+    class Reply(str):
+        finish = "context_full"
+
+    assert play([Reply("")]).transcript.ending is Ending.CONTEXT_FULL
 
 
 def test_an_overlong_message_is_cut_and_counts_as_cut() -> None:

@@ -3,11 +3,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
 import rema_env
+from rema_env import Problem, Transcript, registry
 from rema_env.__main__ import main
 from rema_env.problems.pairs import load_pairs
 from rema_env.process import PROCESSES
@@ -96,3 +98,41 @@ def test_the_command_runs_without_anything_heavy() -> None:
     code = "import sys, rema_env.__main__ as m; m.main(['show', 'math_v0']); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.endswith("False\n")
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["5", '{"transcript": 5}', "\udcff", '{"problem": {"question": "q", "answer": "1"}, "turns": [], "rewards": 5}'],
+)
+def test_a_line_that_is_anything_else_is_named_too(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, line: str
+) -> None:
+    (tmp_path / "x.jsonl").write_bytes(line.encode("utf-8", "surrogateescape"))
+    assert main(["print", str(tmp_path / "x.jsonl")]) == 2
+    assert "x.jsonl, line 1: not an episode" in capsys.readouterr().err
+
+
+def test_print_reads_lines_that_hold_other_line_breaks(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    transcript = Transcript(Problem("q", "q", "1")).said("reasoner_0", "one\u2028two\x85three")
+    (tmp_path / "x.jsonl").write_text(json.dumps(transcript.to_json(), ensure_ascii=False), encoding="utf-8")
+    assert "one\u2028two\x85three" in said(capsys, "print", str(tmp_path / "x.jsonl"))
+
+
+def test_what_makes_no_environment_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["show", "json:dumps"]) == 2
+    assert "json:dumps makes no environment from no arguments" in capsys.readouterr().err
+    (tmp_path / "taken").write_text("")
+    rows = [{"prompt": f"q{k}", "chosen": "good", "rejected": "bad"} for k in range(3)]
+    (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    arguments = ["--split", "loose", "--test-size", "2", "--output-dir", str(tmp_path / "taken")]
+    assert main(["split-pairs", str(tmp_path / "pairs.jsonl"), *arguments]) == 2
+    assert "taken" in capsys.readouterr().err
+
+
+def test_an_environment_that_does_not_load_is_listed_with_its_fault(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        registry, "_offered", lambda: {"broken_v0": EntryPoint("broken_v0", "nowhere:env", "rema.envs")}
+    )
+    assert "broken_v0: environment 'broken_v0' is offered as nowhere:env, which does not load" in said(capsys, "list")

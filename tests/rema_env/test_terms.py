@@ -128,6 +128,10 @@ def test_a_cut_plan_leaves_the_reasoners_raw_score_alone() -> None:
         ({"answer": 1.0, "format": 1.0}, "form would be worth as much as being right"),
         ({"answer": 1.0, "format": 0.5, "meta/leak": -0.5}, "^meta: the weights of the other terms come to 1"),
         ({"format": 0.1}, "that of the answer to 0"),
+        ({"answer": 1.0, "critic/leak": -0.1}, "'critic/leak' pays a role that is not there; there are meta, reasoner"),
+        ({"answer": float("nan")}, "the weight of reward term 'answer' must be a finite number, got nan"),
+        ({"answer": "1"}, "must be a finite number, got '1'"),
+        ({"answer": 1.0, "meta/answer": 0.5}, "two reward terms of meta are called 'answer'"),
     ],
 )
 def test_weights_under_which_form_beats_being_right_are_refused(weights: Mapping[str, float], message: str) -> None:
@@ -181,3 +185,11 @@ def test_junk_in_perfect_form_never_beats_a_right_answer() -> None:
     junk = paid_to("reasoner", graded("plan", r"\boxed{no}", score=0.0), rewards)[0]
     right = paid_to("reasoner", graded("plan", "a b c d " * 50, score=1.0), rewards)[0]
     assert right > junk
+
+
+def test_a_role_is_not_blamed_for_what_it_could_not_say() -> None:
+    env = rema_env.math_v0.raw_env(unfinished_reward="grade", rewards={"answer": 1.0, "empty": -0.5, "format": 0.1})
+    env.reset(options={"problem": PROBLEM})
+    for message in ("Add.", r"\boxed{4}", "Sure?", rema_env.Message("", "context_full")):
+        env.step(message)
+    assert env.infos["reasoner_0"]["terms"] == {"answer": 1.0, "empty": 0.0, "format": 1.0}

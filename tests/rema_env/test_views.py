@@ -14,7 +14,7 @@ from pettingzoo.utils.conversions import turn_based_aec_to_parallel
 
 import rema_env
 from rema_env.process import PROCESSES
-from rema_env.transcript import Problem
+from rema_env.transcript import Message, Problem
 from rema_env.views import ARITHMETIC_MACROS, MacroActions, OneSeat, TokenObs, scripted
 
 SUM = Problem("sum", "Compute 3+4*2 modulo 10.", "1")
@@ -176,3 +176,31 @@ def test_a_seat_that_is_not_there_is_refused() -> None:
         OneSeat(rema_env.math_v0(), "critic_0", scripted)
     with pytest.raises(ValueError, match="nobody plays reasoner_0"):
         OneSeat(rema_env.math_v0(), "meta_0", {})
+
+
+@pytest.mark.parametrize("partner", [None, "follow"])
+def test_a_partner_that_cannot_play_is_refused(partner: Any) -> None:
+    with pytest.raises(ValueError, match="nobody plays meta_0"):
+        gymnasium.make("rema/MathReasoner-v0", partner=partner)
+
+
+@pytest.mark.parametrize("index", [4, -1, 1.5, "x"])
+def test_an_index_that_stands_for_no_macro_is_refused(index: Any) -> None:
+    env = MacroActions(rema_env.math_v0(), ARITHMETIC_MACROS)
+    env.reset(seed=0)
+    with pytest.raises(ValueError, match="meta_0 chooses one of 4 macros from 0 on"):
+        env.step(index)
+
+
+def test_a_dialogue_that_ends_before_the_seat_speaks_is_told_with_its_first_action() -> None:
+    env = gymnasium.make("rema/MathReasoner-v0", partner=lambda observation: Message("", "aborted"))
+    env.reset(seed=0)
+    *_, reward, terminated, truncated, info = env.step("hm")
+    assert (reward, terminated, truncated, info["ending"]) == (0.0, False, True, "aborted")
+    env.reset(seed=0)
+
+
+def test_a_seat_renders_without_a_warning() -> None:
+    env = gymnasium.make("rema/MathMeta-v0", render_mode="ansi")
+    env.reset(options={"problem": SUM})
+    assert "Compute 3+4*2" in str(env.render())

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,7 @@ def test_text_that_looks_like_a_number_is_left_alone(tmp_path: Path) -> None:
         ([{"question": "q", "answer": "???"}], r"row 0, column 'answer': '\?\?\?' is no answer to be checked"),
         ([{"question": "q", "answer": ["1"]}], "row 0, column 'answer': expected text or a number, got list"),
         ([{"question": "q", "answer": True}], "row 0, column 'answer': expected text or a number, got bool"),
+        ([{"question": "q", "answer": float("inf")}], "row 0, column 'answer': expected text or a number, got float"),
         ([{"question": "q\ud800", "answer": "1"}], "row 0, column 'question': the text is not valid Unicode"),
         ([{"text": "q", "answer": "1"}], r"no question column \(question, .*\) among its columns text, answer"),
         ([{"question": "q", "label": "1"}], "no answer column .* question, label; name it with answer_column"),
@@ -145,6 +147,16 @@ def test_a_null_in_a_parquet_file_is_named_too(tmp_path: Path) -> None:
         ("e.jsonl", b"[1, 2]", "row 0: expected a JSON object, got 1"),
         ("e.jsonl", b'"text"', "line 1: expected a JSON object"),
         ("e.txt", b"q", "expected a .parquet, .jsonl, .json, .csv file"),
+        ("e.jsonl.gz", b"q", "expected a .parquet, .jsonl, .json, .csv file"),
+        ("e.jsonl", b" \n\r\n", "the file has no rows"),
+        ("e.csv", b"\n", "no question column"),
+        ("e.jsonl", '{"question": "é", "answer": "1"}'.encode("latin-1"), "not text in UTF-8 .byte 14"),
+        ("e.csv", "question,answer\né,1".encode("utf-16"), "not text in UTF-8 .byte 0"),
+        ("e.jsonl", b"[" * 100_000, "line 1: JSON that cannot be read"),
+        ("e.jsonl", b'{"a": 1}\n{"answer": ' + b"9" * 5000 + b"}", "line 2: JSON that cannot be read"),
+        ("e.csv", b"question,answer\nq,1\nWhat is 1, 2?,3\n", "row 1: 3 cells in 2 columns; a text with a comma"),
+        ("e.csv", b'question,answer\n"q,1\n', "not CSV .unexpected end of data"),
+        ("e.csv", b"question,answer,answer\nq,1,2\n", "more than one column is called 'answer'"),
     ],
 )
 def test_a_file_that_holds_no_problems_says_so(tmp_path: Path, name: str, content: bytes, message: str) -> None:
@@ -231,3 +243,49 @@ def test_draws_are_the_same_in_any_process_and_order(tmp_path: Path) -> None:
 def test_a_source_without_problems_is_refused() -> None:
     with pytest.raises(ValueError, match="nothing holds no problems"):
         Listed("nothing", [])
+
+
+def test_a_damaged_parquet_file_is_named(tmp_path: Path) -> None:
+    file = write(tmp_path / "bad.parquet", ROWS)
+    whole = file.read_bytes()
+    for damaged in (whole[:-20], b"PAR1" + b"\0" * 30 + whole[34:]):
+        file.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"bad.parquet: not a parquet file, or a damaged one"):
+            load_problems(file)
+
+
+def test_two_columns_of_one_name_in_a_parquet_file_are_refused(tmp_path: Path) -> None:
+    columns = [pa.array(["q"]), pa.array(["1"]), pa.array(["2"])]
+    pq.write_table(pa.Table.from_arrays(columns, names=["question", "answer", "answer"]), tmp_path / "x.parquet")
+    with pytest.raises(ValueError, match="more than one column is called 'answer'"):
+        load_problems(tmp_path / "x.parquet")
+
+
+def test_one_column_cannot_be_question_and_answer(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="question and answer are both read from column 'question'"):
+        load_problems(write(tmp_path / "x.csv", ROWS), answer_column="question")
+
+
+def test_what_people_write_by_hand_is_read(tmp_path: Path) -> None:
+    """Marks and blanks that editors leave, a heading in capitals, and a question longer than csv's own limit."""
+    (tmp_path / "X.CSV").write_bytes(b'\xef\xbb\xbfQuestion, question, answer\r\nQ, "q, or", 7\r\n\r\n')
+    assert [(p.question, p.answer) for p in load_problems(tmp_path / "X.CSV")] == [("q, or", "7")]
+    (tmp_path / "x.jsonl").write_bytes(b'\xef\xbb\xbf\n{"question": "q", "answer": 7}\r\n\r\n')
+    assert [(p.question, p.answer) for p in load_problems(tmp_path / "x.jsonl")] == [("q", "7")]
+    (tmp_path / "x.csv").write_text(f"question,answer\n{'x' * 200_000},7\n")
+    assert len(load_problems(tmp_path / "x.csv")[0].question) == 200_000
+
+
+def test_decimals_are_numbers_too(tmp_path: Path) -> None:
+    file = write(tmp_path / "x.parquet", [{"question": "q", "answer": Decimal("7.50")}])
+    assert load_problems(file)[0].answer == "7.50"
+
+
+def test_an_id_that_stands_twice_is_made_unique(tmp_path: Path) -> None:
+    rows = [{"id": 1, "question": f"q{k}", "answer": "1"} for k in range(3)]
+    assert [p.id for p in load_problems(write(tmp_path / "x.jsonl", rows))] == ["1", "1#2", "1#3"]
+
+
+def test_a_list_holds_problems_only() -> None:
+    with pytest.raises(ValueError, match="mine holds what is no Problem: 'q'"):
+        Listed("mine", ["q"])  # type: ignore[list-item]

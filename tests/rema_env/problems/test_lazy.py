@@ -64,6 +64,19 @@ def test_a_big_file_is_read_lazily_by_its_name(file: Path, monkeypatch: pytest.M
     assert rema_env.math_v0(dataset=file).unwrapped.problems.draw(0, 3) == source.draw(0, 3)
 
 
+def test_a_golden_answer_that_the_grader_cannot_read_is_named_by_its_row(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"question": ["q", "r"], "answer": ["1", "{"]}), tmp_path / "x.parquet")
+    source = lazy_parquet(tmp_path / "x.parquet", gold_fault=lambda gold: "a brace" if gold == "{" else None)
+    with pytest.raises(ValueError, match=r"row 1, column 'answer': '\{' is no answer to be checked: a brace"):
+        source.draw(0, 0)
+
+
+def test_a_file_that_is_none_is_named(tmp_path: Path) -> None:
+    (tmp_path / "x.parquet").write_bytes(b"PAR?")
+    with pytest.raises(ValueError, match=r"x.parquet: not a parquet file"):
+        lazy_parquet(tmp_path / "x.parquet")
+
+
 def test_an_empty_file_is_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"question": pa.array([], pa.string())}), tmp_path / "e.parquet")
     with pytest.raises(ValueError, match="holds no problems"):

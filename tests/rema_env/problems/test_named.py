@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rema_env.problems import Problems, named
+from rema_env.problems import Problems, named, tables
 from rema_env.problems.catalogue import CATALOGUE, after_hashes, joined, last_box
 from rema_env.problems.named import load, load_known, overlap, shared_questions
 from rema_env.problems.tables import Table
@@ -137,3 +137,18 @@ def test_training_on_what_is_evaluated_is_told() -> None:
 def test_math_level_3_to_5_shares_nothing_with_math500(data: Path) -> None:
     assert overlap(load_known("math_train_lv3to5"), load_known("math500")) is None
     assert overlap(load_known("math_train"), load_known("math_train_lv3to5")) is not None
+
+
+@pytest.mark.parametrize(("name", "meant"), [("MATH500", "math500"), ("gsm8k", "gsm8k_t"), ("chain", "chains")])
+def test_a_name_that_is_nearly_one_is_answered_with_it(monkeypatch: pytest.MonkeyPatch, name: str, meant: str) -> None:
+    def gone(*_: Any) -> Table:
+        raise ValueError("no such set")
+
+    monkeypatch.setattr(tables, "hub_table", gone)
+    with pytest.raises(ValueError, match=f"no such set; is {meant}.* meant"):
+        load(name)
+
+
+def test_pairs_are_no_problems() -> None:
+    with pytest.raises(ValueError, match="rewardbench holds pairs to be judged, no problems: judge_v0 plays them"):
+        load("rewardbench")

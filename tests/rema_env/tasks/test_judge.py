@@ -115,5 +115,27 @@ def test_an_always_a_judge_is_right_as_often_as_the_labels_say(data: Path, name:
 
 def test_a_known_set_of_pairs_is_loaded_by_name_and_one_of_problems_is_refused(data: Path) -> None:
     assert rema_env.judge_v0(dataset="judgebench", orders="given").unwrapped.problems.size == 620
-    with pytest.raises(ValueError, match="math500 holds problems, no pairs to be judged; rewardbench, judgebench do"):
+    with pytest.raises(ValueError, match="math500 holds problems, no pairs to be judged; rewardbench, judgebench"):
         rema_env.judge_v0(dataset="math500")
+
+
+def test_the_procedural_pairs_have_a_name_and_other_families_hold_none() -> None:
+    assert rema_env.judge_v0(dataset="arithmetic-pairs-3-train").unwrapped.problems.name == "arithmetic-pairs-3-train"
+    with pytest.raises(ValueError, match="chains-3 holds problems, no pairs to be judged"):
+        rema_env.judge_v0(dataset="chains-3")
+
+
+def test_a_problem_that_is_no_pair_is_refused_before_anyone_speaks() -> None:
+    env = rema_env.judge_v0()
+    env.reset(options={"problem": {"question": "q", "answer": "A"}})
+    with pytest.raises(ValueError, match="problem 'q' is no pair: extra needs answer_a and answer_b"):
+        env.last()
+
+
+def test_pairs_that_share_an_id_stay_pairs_of_their_own(tmp_path: Path) -> None:
+    rows = [{"id": 7, "subset": s, "prompt": s, "chosen": "good", "rejected": "bad"} for s in ("chat", "code")]
+    (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    source = load_pairs(tmp_path / "pairs.jsonl")
+    assert [(p.id, p.extra["pair"]) for p in source] == [
+        ("7/AB", "7"), ("7/BA", "7"), ("7#2/AB", "7#2"), ("7#2/BA", "7#2"),
+    ]  # fmt: skip
