@@ -33,10 +33,12 @@ def die() -> None:
 def die_in(phase: str) -> None:
     """Arrange for the process to kill itself in the middle of a phase, some steps after the start."""
     from algos import learner, run_folder, trainer
+    from algos.collect import collect
     from rema_agents.hf import HFSampler
 
     def on_call(owner: Any, name: str, count: int, deadly: Callable[..., Any]) -> None:
-        original, seen = getattr(owner, name), []
+        original = getattr(owner, name)
+        seen: list[None] = []
 
         def counted(*args: Any, **kwargs: Any) -> Any:
             seen.append(None)
@@ -44,7 +46,7 @@ def die_in(phase: str) -> None:
 
         setattr(owner, name, counted)
 
-    step, collect = learner.Learner.step, trainer.collect
+    step = learner.Learner.step
     save_state, update_weights = learner.Learner.save_state, HFSampler.update_weights
 
     def in_play(*args: Any) -> Any:

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from algos import learner as learner_module
+from algos import scoring
 from algos.learner import Learner
 from algos.memory import OutOfMemory, mending
 from algos.run_folder import DiskFull, RunFolder
@@ -36,13 +37,15 @@ def metrics(folder: Path) -> list[dict[str, float]]:
 def poisoned(monkeypatch: pytest.MonkeyPatch) -> Callable[[Sequence[int]], None]:
     """Make the log-probability of one sampled token NaN in the forward passes of some updates (from 1)."""
 
+    score = scoring.score
+
     def arrange(updates: Sequence[int]) -> None:
-        backward, seen = Learner.backward, []
+        backward = Learner.backward
+        seen: list[None] = []
 
         def poison(self: Learner, minibatch: Any, loss: Any) -> Any:
             seen.append(None)
             number = len(seen)
-            score = learner_module.score
 
             def bad(*args: Any, **kwargs: Any) -> Any:
                 out = score(*args, **kwargs)
@@ -119,7 +122,8 @@ def test_a_full_disk_keeps_the_last_good_checkpoint_and_says_so(
 
 
 def test_a_crash_names_the_checkpoint_to_go_on_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    update, seen = Learner.update, []
+    update = Learner.update
+    seen: list[None] = []
 
     def fails(self: Learner, *args: Any) -> Any:
         seen.append(None)
@@ -143,7 +147,11 @@ def test_out_of_memory_names_the_limit_to_lower() -> None:
 
 def test_a_run_killed_between_two_renames_finds_its_old_folder_again(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run")
-    folder.write_checkpoint(3, lambda path: (path / "weights").write_text("old") and None, keep=None)
+
+    def fill(path: Path) -> None:
+        (path / "weights").write_text("old")
+
+    folder.write_checkpoint(3, fill, keep=None)
     (tmp_path / "run" / "checkpoint-3").rename(tmp_path / "run" / "checkpoint-3.old")
     (tmp_path / "run" / "checkpoint-3.tmp").mkdir()
     latest = folder.latest()

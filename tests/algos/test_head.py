@@ -41,11 +41,12 @@ def test_values_and_gradients_are_those_of_full_logits(
     gradients = []
     for ours in (True, False):
         leaves = [leaf.double().requires_grad_(n == 0 or not frozen) for n, leaf in enumerate((hidden, weight, bias))]
+        h, w, b = leaves
         if ours:
-            logp, ent = token_logps(*leaves, token, temperature=0.7, shape=shape, entropy=entropy)
+            logp, ent = token_logps(h, w, b, token, temperature=0.7, shape=shape, entropy=entropy)
             assert (ent is not None) == entropy
         else:
-            logp, ent = full(*leaves, token, 0.7, shape)
+            logp, ent = full(h, w, b, token, 0.7, shape)
         value = (by_logp * logp).sum() + ((by_entropy * ent).sum() if entropy and ent is not None else 0)
         gradients.append([value.detach(), *torch.autograd.grad(value, leaves[: 1 if frozen else 3])])
     for got, expected in zip(*gradients, strict=True):
@@ -64,14 +65,14 @@ def test_no_chunk_holds_more_logits_than_its_size(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(nn.functional, "linear", watched)
     hidden = torch.randn(N, H, requires_grad=True)
     logp, _ = token_logps(hidden, torch.randn(V, H, requires_grad=True), None, torch.randint(V, (N,)))
-    logp.sum().backward()  # type: ignore[no-untyped-call]
+    logp.sum().backward()
     assert seen == [5 * V, 5 * V, 5 * V, 5 * V, 3 * V] * 2  # forward and, for the head's own gradient, backward
 
 
 def test_no_token_at_all_still_has_a_gradient() -> None:
     hidden, weight = torch.zeros(0, H, requires_grad=True), torch.randn(V, H, requires_grad=True)
     logp, _ = token_logps(hidden, weight, None, torch.zeros(0, dtype=torch.int64))
-    logp.sum().backward()  # type: ignore[no-untyped-call]
+    logp.sum().backward()
     assert weight.grad is not None
     assert not weight.grad.any()
 

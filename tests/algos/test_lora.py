@@ -65,7 +65,8 @@ def test_only_adapters_have_optimizer_states(pair: tuple[Learner, Learner], stor
     meta, reasoner = pair
     batch = stored_batch(stored)
     meta.update(batch.with_tensors(old_logp_BT=meta.logp(batch)), LOSS)
-    own = sum(p.numel() for p in meta.adapter.parameters())  # type: ignore[union-attr]
+    assert meta.adapter is not None
+    own = sum(p.numel() for p in meta.adapter.parameters())
     states = [state for state in meta.engine.optimizer.state.values() if "exp_avg" in state]
     assert sum(state["exp_avg"].numel() for state in states) == own
     assert not reasoner.engine.optimizer.state

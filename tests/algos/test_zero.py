@@ -74,7 +74,7 @@ def plain(episodes: Path, folder: Path, rule: str) -> torch.Tensor:
     for _ in range(settings.get("updates", 5)):
         optimizer.zero_grad()
         value, _ = LOSS(Out(logp_BT()), batch)
-        value.backward()  # type: ignore[no-untyped-call]
+        value.backward()
         if settings.get("max_grad_norm", 1.0):
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
