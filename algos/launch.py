@@ -43,7 +43,8 @@ def launch(config: TrainConfig, algorithm: Algorithm, *, command: str) -> dict[s
     What is wrong with the configuration is said in one message before any model is loaded, with exit code 2. A run
     that cannot go on says why and from where to resume, with exit code 1.
     """
-    from algos.trainer import Diverged, train
+    from algos.learning import Diverged
+    from algos.trainer import train
 
     console, prog = Console(quiet=not ranks.is_first()), f"python -m algos.{command}"
     if config.common.preset:

@@ -12,29 +12,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from algos.alarms import COLLAPSE, alarm_metrics
-from algos.algorithm import Algorithm
-from algos.batch import Batch, make_batch, minibatches
 from algos.checkpoint import save_checkpoint, save_weights
 from algos.collect import collect
 from algos.evaluate import Scores, evaluate_sets
-from algos.functional import importance_weights, token_shares
-from algos.groups import by_context, paid_by_branches
 from algos.interrupt import Interrupts, Stopped
-from algos.learner import NotFinite
-from algos.memory import mending
-from algos.metrics import episode_metrics, finished, logp_gap
-from algos.overlong import cut, penalised
+from algos.learning import learn
+from algos.metrics import episode_metrics, finished
 from algos.publish import publish
 from algos.state import Clock, Run
-from algos.team import Policy, sampler_kind
 from rema_agents.types import Episode
 
 FEW_FINISHED, FEW_VARY = 0.2, 0.1
-MOST_SKIPPED = 3
 
 
 def train(run: Run) -> dict[str, Any]:
@@ -150,103 +140,6 @@ def watched(run: Run, metrics: Mapping[str, Any]) -> dict[str, float]:
     if {m.signal for m in found} - before:
         run.console.warn(run.alarms.said())
     return alarm_metrics(found)
-
-
-def learn(
-    run: Run, policy: Policy, agents: Sequence[str], episodes: Sequence[Episode], step: int, clock: Clock
-) -> dict[str, float]:
-    """Everything between episodes and new weights, for one policy and those of its agents that learn in this step."""
-    learner, algorithm, config = policy.learner, run.algorithm, run.config.learner
-    assert learner is not None
-    with clock("logp"), mending("scoring", micro_batch_tokens=config.micro_batch_tokens):
-        batch = compared(run, make_batch(episodes, agents), episodes)
-        batch = batch.with_tensors(old_logp_BT=learner.logp(batch))
-        if policy.reference is not None:
-            batch = batch.with_tensors(ref_logp_BT=policy.reference.logp(batch))
-        if "old_value" in algorithm.needs:
-            batch = batch.with_tensors(old_value_BK=learner.values(batch))
-    metrics = logp_gap(batch) | {"entropy": -float(batch.old_logp_BT[batch.trained_BT].mean())}
-    if corrects(run, policy):
-        weight_BT = importance_weights(batch.old_logp_BT, batch.sampled_logp_BT, batch.turn_BT)
-        batch = batch.with_tensors(importance_BT=weight_BT)
-        metrics["sampling/importance_mean"] = float(weight_BT[batch.trained_BT].mean())
-    advantages, carry = algorithm.advantages(batch, run.progress.carry.get(policy.name, algorithm.carry))
-    run.progress.carry[policy.name] = carry
-    batch = batch.with_tensors(**({"adv_BT": advantages} if isinstance(advantages, Tensor) else advantages))
-    if run.config.sampling.overlong == "mask":
-        batch = batch.of_trajectories(~cut(batch, episodes))
-    if config.zero_advantage == "drop":
-        batch = informative(batch)
-    updates: list[Mapping[str, float]] = []
-    skipped = 0
-    with clock("update"), mending("updating", micro_batch_tokens=config.micro_batch_tokens):
-        for iteration in range(config.num_iterations):
-            for part in minibatches(batch, config.num_minibatches, seed=(run.config.common.seed, step, iteration)):
-                try:
-                    updates.append(learner.update(weighed(part, algorithm), algorithm.loss))
-                    run.progress.skipped_in_a_row = 0
-                except NotFinite as error:
-                    skipped += 1
-                    offending = sorted({int(batch.episode_S[s]) for s in error.trajectories})
-                    report_skipped(run, step, len(updates) + skipped, [episodes[e] for e in offending])
-    names = sorted({"loss", "grad_norm"}.union(*updates))  # also where every group agreed and nothing was updated
-    metrics |= {name: float(np.mean([update[name] for update in updates] or [0.0])) for name in names}
-    return metrics | {"update/count": float(len(updates)), "update/skipped": float(skipped)}
-
-
-def compared(run: Run, batch: Batch, episodes: Sequence[Episode]) -> Batch:
-    """The batch with rewards and groups as `--overlong`, `--num-branches` and `--group-by` have them."""
-    s = run.config.sampling
-    if s.num_branches > 1:
-        batch = paid_by_branches(batch, episodes)
-    if s.overlong == "penalise":
-        batch = penalised(batch, episodes, limit=run.config.limits.max_completion_length, buffer=s.overlong_buffer)
-    return by_context(batch) if s.group_by == "context" else batch
-
-
-def corrects(run: Run, policy: Policy) -> bool:
-    """Whether tokens are weighed by how far the sampler is from the learner."""
-    asked = run.config.learner.importance_correction
-    assert policy.learner is not None
-    same = sampler_kind(run.config.model.sampler, policy.learner.precision) == "hf"
-    return asked == "on" or (asked == "auto" and not same)
-
-
-class Diverged(RuntimeError):
-    """Update after update has a loss or gradient that is not finite."""
-
-
-def report_skipped(run: Run, step: int, update: int, episodes: Sequence[Episode]) -> None:
-    """Write down the episodes of an update that was left out. Raises Diverged after three in a row."""
-    path = run.folder.write_skipped(step, update, episodes)
-    said = (
-        f"step {step}: loss or gradient of update {update} is not finite, so it was left out; its "
-        f"{len(episodes)} episodes, the first on problem {episodes[0].problem.id}, are in {path}"
-    )
-    run.console.warn(said)
-    run.progress.skipped_in_a_row += 1
-    if run.progress.skipped_in_a_row >= MOST_SKIPPED:
-        raise Diverged(f"{MOST_SKIPPED} updates in a row were not finite: {said}")
-
-
-def weighed(minibatch: Batch, algorithm: Algorithm) -> Batch:
-    """The minibatch with every token's share of the loss, decided before anything is split.
-
-    Where the sampler was not quite the learner, a share is multiplied by the token's importance weight.
-    """
-    share_BT = token_shares(minibatch.turn_BT, minibatch.trajectory_B, algorithm.share, length=algorithm.share_length)
-    total = share_BT.sum()
-    if "importance_BT" in minibatch.more:
-        share_BT = share_BT * minibatch.importance_BT
-    return minibatch.with_tensors(share_BT=share_BT.float(), share_total=total.float())
-
-
-def informative(batch: Batch) -> Batch:
-    """Without the trajectories whose advantage is exactly 0 at every trained token."""
-    says_BT = batch.trained_BT & (batch.adv_BT != 0)
-    keep_S = torch.zeros(len(batch.reward_S), dtype=torch.bool)
-    keep_S[batch.trajectory_B[says_BT.any(1)]] = True
-    return batch.of_trajectories(keep_S)
 
 
 def evaluated(run: Run, *, greedy: bool = False) -> dict[str, Scores]:
