@@ -244,7 +244,10 @@ class DialogueEnv(AECEnv[str, dict[str, Any], str]):
         final = final_message(self.process, transcript)
         if final is None or not transcript.problem.answer:
             return None
-        return self.grade(transcript.problem, str(final))
+        grade = self.grade(transcript.problem, str(final))
+        if not isinstance(grade, Grade):
+            raise TypeError(f"the grader of {self.metadata['name']} gave {grade!r:.60}, expected a Grade")
+        return grade
 
     def _pay(self, graded: Graded) -> None:
         grade, ending = graded.grade, graded.transcript.ending

@@ -41,15 +41,21 @@ def ending_of(process: Process, transcript: Transcript, limits: Limits) -> Endin
         return None
     finish = transcript.turns[-1].message.finish
     if finish == Finish.STOP:
-        return process.ending(transcript) or _round_limit(process, transcript, limits.max_rounds)
+        return _own_end(process, transcript, limits.max_rounds)
     if finish == Finish.ABORTED:
         return Ending.ABORTED
     if finish == Finish.CONTEXT_FULL:
         return Ending.CONTEXT_FULL
     if limits.on_cut == "end":
         return Ending.MESSAGE_LIMIT
-    ending = process.ending(transcript) or _round_limit(process, transcript, limits.max_rounds)
+    ending = _own_end(process, transcript, limits.max_rounds)
     return Ending.MESSAGE_LIMIT if ending in (Ending.FINISHED, Ending.ROUND_LIMIT) else ending
+
+
+def _own_end(process: Process, transcript: Transcript, max_rounds: int) -> Ending | None:
+    """How the dialogue ended by its rules or by the limit on rounds. Raises ValueError for an ending that is none."""
+    ending = process.ending(transcript)
+    return _round_limit(process, transcript, max_rounds) if ending is None else Ending(ending)
 
 
 def _round_limit(process: Process, transcript: Transcript, max_rounds: int) -> Ending | None:

@@ -13,12 +13,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any
 
 from pettingzoo import AECEnv
 
 from rema_env.problems import Problems
-from rema_env.spaces import CHAT_ROLES
+from rema_env.spaces import CHAT_ROLES, valid_unicode
 from rema_env.transcript import Ending, Finish, Message, Outcome, Problem, Transcript
 
 HOSTILE = ("", " ", "[FINISH]", r"\boxed{1}", "{}", "<|im_end|>\x00", "日本語 \U0001f600", "\ud800", "x" * 10_000)
@@ -74,6 +75,14 @@ def check_problems(env: AECEnv) -> Problem:
     assert isinstance(problems, Problems), "env.unwrapped.problems needs name, size and draw(seed, index)"
     problem = problems.draw(1, 0)
     assert isinstance(problem, Problem), f"problems.draw gives a {type(problem).__name__}, expected a Problem"
+    later = 1 if problems.size is None else problems.size
+    try:
+        problems.draw(1, later)
+    except (IndexError, KeyError) as error:
+        raise AssertionError(
+            f"problems.draw(1, {later}) fails ({error!r}): a source is drawn from for as long as training lasts, epoch"
+            " after epoch"
+        ) from error
     assert problems.draw(1, 0) == problem, "problems.draw(1, 0) is another problem the second time"
     return problem
 
@@ -109,6 +118,7 @@ def check_dialogue(env: AECEnv, problem: Problem) -> None:
     infos: dict[str, Mapping[str, Any]] = {}
     for agent in env.agent_iter(MAX_TURNS):
         observation, reward, terminated, truncated, info = env.last()
+        check_number(f"{agent}'s reward", reward)
         paid[agent] += reward
         if terminated or truncated:
             infos[agent] = info
@@ -121,7 +131,6 @@ def check_dialogue(env: AECEnv, problem: Problem) -> None:
     transcript = transcript_of(env)
     if transcript is not None:
         check_record(transcript, said)
-    assert all(math.isfinite(pay) for pay in paid.values()), f"a reward is not finite: {paid}"
     assert infos.keys() == set(paid), f"only {sorted(infos)} were told that it is over, of {sorted(paid)}"
     for agent, info in infos.items():
         check_last_info(agent, info, transcript)
@@ -136,13 +145,25 @@ def check_observation(env: AECEnv, agent: str, observation: Any, turn: int) -> N
     chat = observation["messages"]
     assert chat, f"{agent} is asked to answer an empty chat"
     for message in chat:
-        assert message.keys() == {"role", "content"}, f"a message has role and content, got {sorted(message)}"
-        assert message["role"] in CHAT_ROLES, f"a message's role is one of {CHAT_ROLES}, got {message['role']!r}"
-        assert isinstance(message["content"], str), f"a message's content is text, got {message['content']!r:.40}"
-        message["content"].encode()
+        check_message(agent, message)
     roles = [message["role"] for message in chat]
     assert "system" not in roles[1:], f"{agent}'s chat has a system message that is not its first"
     assert roles[-1] == "user", f"{agent} is to answer, but its chat ends with {roles[-1]!r}"
+    said = roles[roles[0] == "system" :]
+    assert said == ["user", "assistant"] * (len(said) // 2) + ["user"], (
+        f"in {agent}'s chat user and assistant do not take turns, as chat templates demand: {', '.join(said)}"
+    )
+
+
+def check_message(agent: str, message: Any) -> None:
+    """`{"role": ..., "content": ...}`, a known role and text that can be encoded."""
+    assert isinstance(message, Mapping), f"{agent}'s chat holds {message!r:.40}, which is no message"
+    assert message.keys() == {"role", "content"}, f"a message has role and content, got {sorted(message)}"
+    assert message["role"] in CHAT_ROLES, f"a message's role is one of {CHAT_ROLES}, got {message['role']!r}"
+    assert isinstance(message["content"], str), f"a message's content is text, got {message['content']!r:.40}"
+    assert valid_unicode(message["content"]) == message["content"], (
+        f"{agent} is shown a lone surrogate, which nothing can encode: {message['content']!r:.40}"
+    )
 
 
 def check_record(transcript: Transcript, said: list[tuple[str, str]]) -> None:
@@ -164,9 +185,18 @@ def check_last_info(agent: str, info: Mapping[str, Any], transcript: Transcript 
         )
     outcome, score = info.get("outcome"), info.get("score")
     assert outcome is None or outcome in set(Outcome), f"no outcome is called {outcome!r}"
-    assert score is None or math.isfinite(score), f"{agent}'s score is {score}"
-    for name, value in info.get("terms", {}).items():
-        assert math.isfinite(value), f"{agent}'s reward term {name!r} is {value!r}"
+    if score is not None:
+        check_number(f"{agent}'s score", score)
+    terms = info.get("terms", {})
+    assert isinstance(terms, Mapping), f"{agent}'s terms are a mapping from name to value, got {terms!r:.40}"
+    for name, value in terms.items():
+        check_number(f"{agent}'s reward term {name!r}", value)
+
+
+def check_number(what: str, value: Any) -> None:
+    """A finite number."""
+    finite = isinstance(value, Real) and math.isfinite(value)
+    assert finite, f"{what} is {value!r:.40}, expected a finite number"
 
 
 def check_cut_messages(env: AECEnv, problem: Problem) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
@@ -11,7 +12,7 @@ import pytest
 import rema_env
 from rema_env.dialogue import DialogueEnv
 from rema_env.testing import check_text_env
-from rema_env.transcript import Message, Transcript
+from rema_env.transcript import Message, Problem, Transcript
 
 
 def made(**changes: Callable[..., Any]) -> DialogueEnv:
@@ -72,6 +73,25 @@ def pays_nan(self: DialogueEnv, graded: Any) -> None:
     self.rewards = dict.fromkeys(self.agents, float("nan"))
 
 
+def scores_in_words(self: DialogueEnv, graded: Any) -> None:
+    DialogueEnv._pay(self, graded)
+    self.infos = {agent: {**info, "score": "high"} for agent, info in self.infos.items()}
+
+
+def tells_no_terms(self: DialogueEnv, graded: Any) -> None:
+    DialogueEnv._pay(self, graded)
+    self.infos = {agent: {**info, "terms": None} for agent, info in self.infos.items()}
+
+
+def speaks_twice(self: DialogueEnv, agent: str) -> dict[str, Any]:
+    observation = DialogueEnv.observe(self, agent)
+    return {**observation, "messages": (*observation["messages"], {"role": "user", "content": "Well?"})}
+
+
+def shows_a_surrogate(self: DialogueEnv, agent: str) -> dict[str, Any]:
+    return {**DialogueEnv.observe(self, agent), "messages": ({"role": "user", "content": "\ud800"},)}
+
+
 def never_ends(self: DialogueEnv, transcript: Transcript) -> None:
     self.transcript = transcript
     self.agent_selection = self._next_agent(transcript)
@@ -89,7 +109,11 @@ def never_ends(self: DialogueEnv, transcript: Transcript) -> None:
         ({"step": shortens_what_is_said}, "the transcript has"),
         ({"reset": forgets_the_pinned_problem}, "does not play p"),
         ({"reset": refuses_unknown_options}, "unknown option"),
-        ({"_pay": pays_nan}, "a reward is not finite"),
+        ({"_pay": pays_nan}, "meta_0's reward is nan, expected a finite number"),
+        ({"_pay": scores_in_words}, "meta_0's score is 'high', expected a finite number"),
+        ({"_pay": tells_no_terms}, "meta_0's terms are a mapping from name to value, got None"),
+        ({"observe": speaks_twice}, "user and assistant do not take turns, as chat templates demand: user, user"),
+        ({"observe": shows_a_surrogate}, "meta_0 is shown a lone surrogate, which nothing can encode"),
         ({"_settle": never_ends}, "outside of its space|did not end"),
         ({"action_space": lambda self, agent: gymnasium.spaces.Text(9)}, "refuses ''"),
     ],
@@ -97,6 +121,38 @@ def never_ends(self: DialogueEnv, transcript: Transcript) -> None:
 def test_a_broken_requirement_is_named(changes: dict[str, Callable[..., Any]], message: str) -> None:
     with pytest.raises(AssertionError, match=message):
         check_text_env(made(**changes))
+
+
+class Once:
+    """Problems that are there once only."""
+
+    name = "once"
+    size = 1
+
+    def draw(self, seed: int, index: int) -> Problem:
+        return [Problem("q", "1+1?", "2")][index]
+
+
+def test_problems_that_run_out_are_told() -> None:
+    with pytest.raises(AssertionError, match=r"problems.draw\(1, 1\) fails .* epoch after epoch"):
+        check_text_env(rema_env.math_v0(Once()))
+
+
+def test_a_grader_that_gives_no_grade_is_told() -> None:
+    env = rema_env.math_v0(process="vrp", grader=lambda problem, text: 1.0)
+    with pytest.raises(TypeError, match=r"the grader of math_v0 gave 1.0, expected a Grade"):
+        check_text_env(env)
+
+
+def test_an_ending_may_be_named_and_an_unknown_one_is_told() -> None:
+    rules = rema_env.math_v0.raw_env(process="vrp").process
+    env = rema_env.dialogue_env(replace(rules, ending=lambda transcript: "finished"))  # type: ignore[arg-type,return-value]
+    check_text_env(env)
+    env.reset(seed=0)
+    env.step("7")
+    assert env.terminations == {"reasoner_0": True}
+    with pytest.raises(ValueError, match="True is not a valid Ending"):
+        check_text_env(rema_env.dialogue_env(replace(rules, ending=lambda transcript: True)))  # type: ignore[arg-type,return-value]
 
 
 def test_an_environment_without_problems_or_with_odd_names_is_told() -> None:
