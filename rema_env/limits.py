@@ -5,12 +5,12 @@ Pure functions of a transcript, a process and the limits; the environment asks t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from rema_env.process import Process, agent_of
 from rema_env.spaces import MAX_CHARACTERS, valid_unicode
-from rema_env.transcript import Ending, Finish, Message, Problem, Transcript, problem_from_json
+from rema_env.transcript import Ending, Finish, Message, Problem, Transcript, problem_from_json, problem_to_json
 
 DEFAULT_MAX_ROUNDS = 30
 
@@ -98,12 +98,18 @@ def as_problem(given: object) -> Problem:
         ValueError: where it is neither.
     """
     problem = given if isinstance(given, Problem) else problem_from_json(given)
-    question, answer, extra = valid_unicode(problem.question), valid_unicode(problem.answer), problem.extra
-    if extra and any(isinstance(value, str) and not value.isascii() for value in extra.values()):
-        extra = {key: valid_unicode(value) if isinstance(value, str) else value for key, value in extra.items()}
-    if question is problem.question and answer is problem.answer and extra == problem.extra:
-        return problem
-    return replace(problem, question=question, answer=answer, extra=extra)
+    told = problem_to_json(problem)
+    valid = _valid(told)
+    return problem if valid == told else problem_from_json(valid)
+
+
+def _valid(value: Any) -> Any:
+    """JSON values whose every text can be encoded."""
+    if isinstance(value, str):
+        return valid_unicode(value)
+    if isinstance(value, dict):
+        return {key: _valid(held) for key, held in value.items()}
+    return type(value)(map(_valid, value)) if isinstance(value, (list, tuple)) else value
 
 
 def check_continues(transcript: Transcript, process: Process, limits: Limits) -> Transcript:

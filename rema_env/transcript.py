@@ -6,7 +6,7 @@ Everything else in rema_env is a pure function of these values. Nothing here kno
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -143,11 +143,11 @@ class Transcript:
     def said(self, agent: str, message: str) -> Transcript:
         """This transcript with one more turn."""
         message = message if isinstance(message, Message) else Message(message)
-        return replace(self, turns=(*self.turns, Turn(agent, message)))
+        return type(self)(self.problem, (*self.turns, Turn(agent, message)), self.ending)
 
     def ended(self, ending: Ending) -> Transcript:
         """This transcript, closed."""
-        return replace(self, ending=ending)
+        return type(self)(self.problem, self.turns, ending)
 
     def by(self, role: str) -> tuple[Message, ...]:
         """All that one role really said, in order; a turn in which it could not speak says nothing of it."""
@@ -209,13 +209,16 @@ def problem_from_json(data: Any) -> Problem:
     if missing:
         raise ValueError(f"a problem needs question and answer; {', '.join(missing)} missing, got {sorted(data)}")
     question, answer = written(data["question"]), written(data["answer"])
+    extra = data.get("extra") or {}
+    if not isinstance(extra, Mapping):
+        raise ValueError(f"a problem's extra is a mapping from name to value, got {extra!r:.80}")
     return Problem(
         id=str(data.get("id", question)),
         question=question,
         answer=answer,
         level=data.get("level"),
         source=str(data.get("source", "")),
-        extra=dict(data.get("extra") or {}),
+        extra=dict(extra),
     )
 
 

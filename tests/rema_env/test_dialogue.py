@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -362,10 +363,11 @@ def test_lone_surrogates_are_replaced_before_anything_is_kept() -> None:
     assert [str(t.message) for t in env.transcript.turns] == ["\ufffd and \U0001f600", "é\ufffd"]
     assert env.transcript.problem.question == "what \ufffd?"
     str(env.state()).encode()
-    pair = Problem("p", "q", "A\ud800", extra={"answer_a": "\ud800", "answer_b": "b", "level": 1})
+    extra = {"answer_a": "\ud800", "answer_b": "b", "level": 1, "tags": ["\ud800"]}
     judge = rema_env.judge_v0.raw_env(process="vrp", system_prompts={"reasoner": "\ud800"})
-    judge.reset(options={"transcript": Transcript(pair)})
+    judge.reset(options={"transcript": Transcript(Problem("\ud800", "q", "A\ud800", "\ud800", "\ud800", extra))})
     str(judge.observe("reasoner_0")).encode()
+    json.dumps(judge.transcript.to_json(), ensure_ascii=False).encode()
     assert judge.transcript.problem.answer == "A\ufffd"
 
 

@@ -39,6 +39,7 @@ def test_a_transcript_survives_json_pickling_and_copying(said: list[Message], en
         ({"ending": "tired"}, "'tired' is not a valid Ending"),
         ({"problem": None}, "a problem is a Problem or a mapping with question and answer, got None"),
         ({"problem": {"question": "q"}}, "answer missing"),
+        ({"problem": {"question": "q", "answer": "7", "extra": 5}}, "extra is a mapping from name to value, got 5"),
     ],
 )
 def test_json_that_is_no_transcript_is_refused_with_what_does_not_fit(changed: Any, message: str) -> None:
