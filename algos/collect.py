@@ -120,15 +120,13 @@ def _play(
 
 @contextmanager
 def at_rest(run: Run) -> Iterator[None]:
-    """Within: the learners leave the GPU to the samplers; and the samplers to them afterwards."""
-    learners = [policy.learner for policy in run.team.learning() if policy.learner is not None]
-    for learner in learners:
-        learner.rest()
+    """Within: the learners leave the GPU to the samplers; afterwards the samplers to whichever learner updates."""
+    for policy in run.team.learning():
+        assert policy.learner is not None
+        policy.learner.rest()
     try:
         yield
     finally:
         for policy in run.team.policies:
             if hasattr(policy.sampler, "sleep"):
                 policy.sampler.sleep()
-        for learner in learners:
-            learner.rise()

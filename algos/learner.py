@@ -78,6 +78,8 @@ class Learner:
         ValueError: adapters of several policies on a base that ZeRO-3 has parted.
     """
 
+    scorer: Scorer
+
     def __init__(
         self,
         folder: str,
@@ -181,6 +183,7 @@ class Learner:
         device = self.precision.device
         self._suspects: list[int] = []
         self._wear()
+        self.rise()
         for index in deal(minibatch, self.config.micro_batch_tokens, ranks.count())[ranks.number()]:
             micro = minibatch.rows(index)
             asked = {"entropy": self._needs_entropy, "values": self._needs_value}
@@ -264,19 +267,21 @@ class Learner:
     def save_state(self, folder: Path) -> None:
         """Write optimizer, schedule and weights for an exact resume. Every rank writes its part."""
         self._wear()
+        self.rise()
         frozen = self.adapter is not None  # the base is where it was
         self.engine.save_checkpoint(str(folder), tag="state", save_latest=False, exclude_frozen_parameters=frozen)
 
     def load_state(self, folder: Path) -> None:
         """Restore what `save_state` wrote. Raises ValueError where there is nothing to restore."""
         self._wear()
+        self.rise()
         whole = self.adapter is None
         loaded, _ = self.engine.load_checkpoint(str(folder), tag="state", load_module_strict=whole)
         if loaded is None:
             raise ValueError(f"{folder} holds no learner state that this DeepSpeed can read")
 
     def rest(self) -> None:
-        """Move optimizer states and master weights to host memory, while a sampler needs the GPU."""
+        """Move optimizer states and master weights to host memory, until the next update: a sampler needs the GPU."""
         if self._can_rest and not self._rests:
             from deepspeed.runtime.zero.offload_config import OffloadStateTypeEnum as State
 

@@ -129,3 +129,15 @@ def test_zero_3_cannot_part_a_base_that_two_share(tmp_path: Path, capsys: pytest
     with pytest.raises(SystemExit):
         main([*FLAGS, "--zero-stage", "3", "--output-dir", str(tmp_path / "run")])
     assert "which --zero-stage 3 cannot part: use 2" in capsys.readouterr().err
+
+
+@pytest.mark.long
+def test_adapters_alone_learn_the_task(tmp_path: Path) -> None:
+    from algos.grpo import main
+
+    argv = ["--env", "math_v0", "--seed", "0", "--team", "separate", "--lora-rank", "16", "--learning-rate", "1.5e-3"]
+    argv += ["--max-steps", "100", "--eval-steps", "0", "--save-steps", "0", "--output-dir", str(tmp_path / "run")]
+    main(argv)
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["accuracy_before"] <= 0.50
+    assert summary["accuracy_after"] >= max(0.85, summary["accuracy_before"] + 0.35)
