@@ -18,20 +18,24 @@ from rema_agents.chat import ChatCodec
 from rema_agents.gate import Gate
 from rema_agents.play import play
 from rema_agents.types import Call, Completion, Episode, Seat
-from rema_env.problems.arithmetic import Oracle, arithmetic
+from rema_env.problems.arithmetic import arithmetic
 from rema_env.problems.listed import Listed
+from rema_env.problems.oracles import oracle_of
 from rema_env.problems.tables import tables_of
 from rema_env.roles import BOX, FINISH_FLAG
 from rema_env.transcript import Finish, Message, Problem
 
 Speak = Callable[[Sequence[Mapping[str, str]]], str]
 
+Cast = tuple[str, Sequence[str]]
+"""A process and the agents that play in it."""
+
 _AT_ONCE = 32
 
 
 @dataclass(frozen=True)
 class Mistakes:
-    """The procedural problems' levels, and how often the oracle goes wrong on them; see `Oracle`.
+    """The procedural problems' levels, and how often the oracle goes wrong on them; see `oracle_of`.
 
     Attributes:
         operations: the levels, dealt in turn.
@@ -74,25 +78,30 @@ class TaughtSeat:
 
 @dataclass(frozen=True)
 class Lesson:
-    """One dialogue to learn from: what it is about, and what each agent says in it."""
+    """One dialogue to learn from: in which process, what it is about, and what each agent says in it."""
 
+    process: str
     problem: Problem
     speak: Mapping[str, Speak]
 
 
-def oracle_lesson(mistakes: Mistakes, agents: Sequence[str], seed: int, index: int) -> Lesson:
-    """The index-th dialogue of the procedural problems' training split, with its share of mistakes."""
-    level = mistakes.operations[index % len(mistakes.operations)]
+def oracle_lesson(mistakes: Mistakes, casts: Sequence[Cast], seed: int, index: int) -> Lesson:
+    """The index-th dialogue of the procedural problems' training split, with its share of mistakes.
+
+    Processes are dealt in turn; after each round of them comes the next level.
+    """
+    process, agents = casts[index % len(casts)]
+    level = mistakes.operations[index // len(casts) % len(mistakes.operations)]
     rng = Random(f"{seed} lesson {index}")
     plain, number = rng.random() < mistakes.plain, rng.getrandbits(32)
-    oracle = Oracle(plain=plain, slip=mistakes.slip, early=mistakes.early, seed=number)
-    return Lesson(arithmetic(level, "train").draw(seed, index), dict.fromkeys(agents, oracle))
+    oracle = oracle_of(process, plain=plain, slip=mistakes.slip, early=mistakes.early, seed=number)
+    return Lesson(process, arithmetic(level, "train").draw(seed, index), dict.fromkeys(agents, oracle))
 
 
-def recorded_lesson(dialogues: Listed, agents: Sequence[str], seed: int, index: int) -> Lesson:
+def recorded_lesson(dialogues: Listed, cast: Cast, seed: int, index: int) -> Lesson:
     """The index-th dialogue of a file, each epoch in an order of its own."""
-    problem = dialogues.draw(seed, index)
-    return Lesson(problem, {agent: partial(_read_on, iter(problem.extra[agent])) for agent in agents})
+    problem, (process, agents) = dialogues.draw(seed, index), cast
+    return Lesson(process, problem, {agent: partial(_read_on, iter(problem.extra[agent])) for agent in agents})
 
 
 def _read_on(lines: Iterator[str], messages: Sequence[Mapping[str, str]]) -> str:
@@ -148,17 +157,23 @@ def _without_flag(text: str) -> str:
     return text.rstrip().removesuffix(FINISH_FLAG.text).rstrip()
 
 
-def make_lessons(dataset: str | None, mistakes: Mistakes, agents: Sequence[str], seed: int) -> Callable[[int], Lesson]:
+def make_lessons(dataset: str | None, mistakes: Mistakes, casts: Sequence[Cast], seed: int) -> Callable[[int], Lesson]:
     """index -> dialogue, a pure function of seed and index: from a file of dialogues, or from the oracle.
 
+    Args:
+        casts: the processes to teach, dealt in turn; one that is named twice is taught twice as often.
+
     Raises:
-        ValueError: for a file that cannot be used, or for another number of agents than two.
+        ValueError: for a file that cannot be used or a cast that it does not fit, or a process without an oracle.
     """
-    if len(agents) != 2:
-        raise ValueError(f"dialogues to learn from have a planner and a solver, this process has {', '.join(agents)}")
     if dataset is None:
-        return partial(oracle_lesson, mistakes, agents, seed)
-    return partial(recorded_lesson, read_dialogues(dataset, agents), agents, seed)
+        for process, _ in casts:
+            oracle_of(process)
+        return partial(oracle_lesson, mistakes, casts, seed)
+    if len(casts) != 1 or len(casts[0][1]) != 2:
+        agents = ", ".join(agent for _, cast in casts for agent in cast)
+        raise ValueError(f"dialogues of a file have a planner and a solver in one process, here are {agents}")
+    return partial(recorded_lesson, read_dialogues(dataset, casts[0][1]), casts[0], seed)
 
 
 def play_lessons(

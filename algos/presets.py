@@ -9,7 +9,7 @@ EMBEDDED: Mapping[str, Any] = {
     "model_name_or_path": "embedded",
     "system_prompts": "embedded",
     "max_rounds": 4,
-    "max_completion_length": 10,
+    "max_completion_length": 48,
     "max_prompt_length": 128,
     "problems_per_step": 16,
     "num_generations": 16,

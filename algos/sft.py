@@ -4,8 +4,8 @@
 
 The dialogues are played through the environment and the chat codec, so a row of finetuning is a row of reinforcement
 learning, and this is one more loss over the same batch. They come from a file (`--dataset-name`: columns question and
-turns, a list of {meta, reasoning}) or from the oracle of the procedural problems, with the mistakes that `--plain`,
-`--slip` and `--early` ask for.
+turns, a list of {meta, reasoning}) or from the oracle of the procedural problems, in the processes that `--processes`
+names, with the mistakes that `--plain`, `--slip` and `--early` ask for.
 
 For the embedded model the settings of `rema_agents/tiny/cold_start.yaml` apply: fresh weights, 2,400 steps. On one
 thread of a CPU (OMP_NUM_THREADS=1) the same seed gives the same weights, bit for bit.
@@ -50,6 +50,8 @@ class SFTConfig:
     """The limit of tokens a row: a dialogue stops before the message that would go beyond."""
     from_scratch: bool = False
     """Start from fresh weights of the model's architecture, decided by the seed, instead of its own."""
+    processes: tuple[str, ...] = ()
+    """Without a dataset: the processes to teach, dealt in turn; one named twice gets twice as many. None: --process."""
     operations: tuple[int, ...] = (2,)
     """Without a dataset: the levels of the procedural problems, dealt in turn."""
     plain: float = 0.0
@@ -88,12 +90,13 @@ class School:
     """All parts of a run.
 
     Attributes:
+        worlds: by the name of the process.
         lesson: index -> dialogue.
         pupils: the policies that learn.
     """
 
     config: Config
-    world: World
+    worlds: Mapping[str, World]
     lesson: Callable[[int], Lesson]
     pupils: Sequence[Policy]
     folder: RunFolder
@@ -137,7 +140,12 @@ def study(school: School, step: int) -> dict[str, Any]:
     metrics: dict[str, Any] = {"step": step}
     for pupil in school.pupils:
         assert pupil.learner is not None
-        episodes = play_lessons(school.world.make_env, pupil.codec, lessons, config.max_length)
+        episodes = [
+            episode
+            for process, world in school.worlds.items()
+            if (part := [lesson for lesson in lessons if lesson.process == process])
+            for episode in play_lessons(world.make_env, pupil.codec, part, config.max_length)
+        ]
         batch = make_batch(episodes, pupil.agents)
         batch = batch.with_tensors(share_BT=token_shares(batch.turn_BT, batch.trajectory_B, "token").float())
         prefix = f"{pupil.name}/" if len(school.pupils) > 1 else ""
@@ -153,7 +161,8 @@ def save(school: School, folder: Path) -> None:
         assert pupil.learner is not None
         pupil.learner.save(folder / pupil.name)
         pupil.codec.tokenizer.save_pretrained(folder / pupil.name)
-        write_prompts(folder / pupil.name, school.world.system_prompts)
+        if len(school.worlds) == 1:  # else each process has prompts of its own
+            write_prompts(folder / pupil.name, *(world.system_prompts for world in school.worlds.values()))
 
 
 def prepare(config: Config) -> School:
@@ -165,14 +174,17 @@ def prepare(config: Config) -> School:
 
     if config.model.model_name_or_path is None:
         raise ValueError("no model is named: give --model-name-or-path, or --preset embedded")
-    s, seed = config.sft, config.common.seed
-    world = make_world(dataclasses.replace(config.env, dataset_name=None))
+    s, seed, dataset = config.sft, config.common.seed, config.env.dataset_name
+    env = dataclasses.replace(config.env, dataset_name=None)
+    dealt = (s.processes if dataset is None else ()) or (env.process,)
+    worlds = {process: make_world(dataclasses.replace(env, process=process)) for process in dict.fromkeys(dealt)}
     mistakes = Mistakes(s.operations, s.plain, s.slip, s.early)
-    lesson = make_lessons(config.env.dataset_name, mistakes, world.agents, seed)
-    learning = learning_agents(config.model, world.agents)
+    lesson = make_lessons(dataset, mistakes, [(process, worlds[process].agents) for process in dealt], seed)
+    agents = tuple(dict.fromkeys(agent for world in worlds.values() for agent in world.agents))
+    learning = learning_agents(config.model, agents)
     folder = RunFolder(Path(config.common.output_dir or f"runs/sft-{time.strftime('%Y%m%d-%H%M%S')}"))
     folder.write_config(flatten(config))
-    return School(config, world, lesson, enrol(config, learning, folder), folder)
+    return School(config, worlds, lesson, enrol(config, learning, folder), folder)
 
 
 def enrol(config: Config, learning: Sequence[str], folder: RunFolder) -> list[Policy]:
@@ -216,7 +228,10 @@ def defaults(args: Sequence[str]) -> Config:
         return config
     from rema_agents.tiny import RECIPE
 
-    return with_settings(Config, {**read_yaml(str(RECIPE)), **settings}, str(path or RECIPE), args)
+    recipe = read_yaml(str(RECIPE))
+    if peek(args, "process") or "process" in settings:  # what is asked for takes the place of the recipe's
+        del recipe["processes"]
+    return with_settings(Config, {**recipe, **settings}, str(path or RECIPE), args)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

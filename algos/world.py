@@ -47,7 +47,9 @@ def make_world(config: EnvConfig) -> World:
     factory = resolve(config.env)
     arguments = _arguments(config)
     env = _made(config.env, factory, arguments)
-    if config.system_prompts == EMBEDDED and (prompts := embedded_prompts(env.possible_agents)):
+    process = getattr(env.unwrapped, "process", None)
+    name = getattr(process, "name", config.process)
+    if config.system_prompts == EMBEDDED and (prompts := embedded_prompts(name, env.possible_agents)):
         arguments = {"system_prompts": prompts, **arguments}
         env = _made(config.env, factory, arguments)
     problems = getattr(env.unwrapped, "problems", None)
@@ -73,11 +75,15 @@ def _made(name: str, factory: MakeEnv, arguments: Mapping[str, Any]) -> AECEnv:
         raise ValueError(f"--env {name} does not take these settings: {error}") from error
 
 
-def embedded_prompts(agents: Sequence[str]) -> dict[str, str]:
-    """The prompts that the embedded model was made with, for those of its roles that an environment has."""
+def embedded_prompts(process: str, agents: Sequence[str]) -> dict[str, str]:
+    """The prompts that the embedded model was made with, for those of its roles that an environment has.
+
+    In a process that it does not know it hears those of multi_turn.
+    """
     from rema_agents.tiny import SYSTEM_PROMPTS
 
-    return {role: text for role, text in SYSTEM_PROMPTS.items() if role in map(role_of, agents)}
+    prompts = SYSTEM_PROMPTS.get(process, SYSTEM_PROMPTS["multi_turn"])
+    return {role: text for role, text in prompts.items() if role in map(role_of, agents)}
 
 
 def problems_of(name: str, config: EnvConfig) -> Problems:

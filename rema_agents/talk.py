@@ -21,7 +21,7 @@ from rema_env.render import turn_text
 from rema_env.transcript import Message, Problem, Turn, role_of
 
 EMBEDDED = "embedded"
-_LIMITS = {True: {"max_rounds": 4, "max_tokens": 10}, False: {"max_rounds": 30, "max_tokens": 512}}
+_LIMITS = {True: {"max_rounds": 4, "max_tokens": 48}, False: {"max_rounds": 30, "max_tokens": 512}}
 """Rounds of a dialogue and tokens of a message: of the embedded model, of any other."""
 
 
@@ -97,7 +97,7 @@ def converse(arguments: argparse.Namespace, question: str, seats: Mapping[str, S
     import rema_env
     from rema_agents.tiny import SYSTEM_PROMPTS
 
-    prompts = SYSTEM_PROMPTS if terse(arguments.model) else None
+    prompts = SYSTEM_PROMPTS.get(arguments.process) if terse(arguments.model) else None
     env = rema_env.math_v0(max_rounds=arguments.max_rounds, process=arguments.process, system_prompts=prompts)
     try:
         return asyncio.run(play_episode(env, seats, Problem("asked", question, arguments.answer)))

@@ -17,10 +17,11 @@ from rema_agents.tiny import MODEL_FOLDER, SYSTEM_PROMPTS
 PAD, END = "<|pad|>", "<|end|>"
 SPECIAL = (PAD, END, "<|system|>", "<|user|>", "<|assistant|>")
 PHRASES = (
-    *SYSTEM_PROMPTS.values(),
+    *(prompt for prompts in SYSTEM_PROMPTS.values() for prompt in prompts.values()),
     "Question:\n",
     "\n\nInstruction:\n",
     "Compute ",
+    " then ",
     " modulo 10.",
     " [FINISH]",
     "\\boxed{",
@@ -51,7 +52,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 
 def config() -> LlamaConfig:
-    """A Llama of 247 thousand weights; 1 MB in float32.
+    """A Llama of 273 thousand weights; 1.1 MB in float32.
 
     The large `initializer_range` lets so narrow a network learn at once what takes it very long from the usual 0.02.
     """
@@ -64,6 +65,7 @@ def config() -> LlamaConfig:
         intermediate_size=256,
         num_hidden_layers=2,
         num_attention_heads=4,
+        head_dim=32,  # a size that vLLM has CPU kernels for
         max_position_embeddings=CONTEXT,
         tie_word_embeddings=True,
         initializer_range=0.08,

@@ -58,7 +58,7 @@ def test_with_no_model_named_the_embedded_preset_applies_and_leaves_the_algorith
         "model_name_or_path": "embedded",
         "system_prompts": "embedded",
         "max_rounds": 4,
-        "max_completion_length": 10,
+        "max_completion_length": 48,
         "max_prompt_length": 128,
         "problems_per_step": 16,
         "num_generations": 16,
@@ -79,7 +79,7 @@ def test_the_command_line_lies_over_the_file_over_the_preset_over_the_defaults(t
     assert config.env.max_rounds == 3
     assert config.run.max_steps == 9
     assert config.grpo.beta == 0.5
-    assert config.limits.max_completion_length == 10
+    assert config.limits.max_completion_length == 48
     assert config.common.preset == "embedded"
 
 

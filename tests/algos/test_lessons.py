@@ -18,7 +18,8 @@ from rema_env.transcript import Ending
 
 AGENTS = ("meta_0", "reasoner_0")
 TURNS = [{"meta": "Compute 4*2", "reasoning": "8"}, {"meta": "Compute 3+8", "reasoning": "\\boxed{1} [FINISH]"}]
-make_env = partial(rema_env.math_v0, system_prompts=SYSTEM_PROMPTS, max_rounds=4)
+MULTI_TURN = ("multi_turn", AGENTS)
+make_env = partial(rema_env.math_v0, system_prompts=SYSTEM_PROMPTS["multi_turn"], max_rounds=4)
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +33,7 @@ def write(path: Path, *rows: Any) -> str:
 
 
 def oracle_lessons(count: int, **mistakes: Any) -> list[Lesson]:
-    lesson = make_lessons(None, Mistakes(**mistakes), AGENTS, seed=0)
+    lesson = make_lessons(None, Mistakes(**mistakes), [MULTI_TURN], seed=0)
     return [lesson(index) for index in range(count)]
 
 
@@ -75,7 +76,7 @@ def test_a_file_of_dialogues_is_spoken_with_the_flag_where_it_belongs(tmp_path: 
     name = write(
         tmp_path / "d.jsonl", {"id": "a", "question": "Compute 3+4*2 modulo 10.", "answer": "1", "turns": TURNS}
     )
-    lesson = make_lessons(name, Mistakes(), AGENTS, seed=0)
+    lesson = make_lessons(name, Mistakes(), [MULTI_TURN], seed=0)
     (episode,) = play_lessons(make_env, codec, [lesson(0)], max_length=128)
     said = [str(turn.message) for turn in episode.transcript.turns]
     assert said == ["Compute 4*2", "8", "Compute 3+8 [FINISH]", "\\boxed{1}"]
@@ -84,7 +85,7 @@ def test_a_file_of_dialogues_is_spoken_with_the_flag_where_it_belongs(tmp_path: 
 
 def test_every_epoch_holds_each_dialogue_once(tmp_path: Path) -> None:
     rows = [{"id": str(n), "question": "q", "turns": TURNS} for n in range(5)]
-    lesson = make_lessons(write(tmp_path / "d.jsonl", *rows), Mistakes(), AGENTS, seed=3)
+    lesson = make_lessons(write(tmp_path / "d.jsonl", *rows), Mistakes(), [MULTI_TURN], seed=3)
     epochs = [[lesson(index).problem.id for index in range(start, start + 5)] for start in (0, 5)]
     assert sorted(epochs[0]) == sorted(epochs[1]) == ["0", "1", "2", "3", "4"]
     assert epochs[0] != epochs[1]
@@ -111,9 +112,34 @@ def test_a_file_of_another_shape_is_an_error_that_names_it(tmp_path: Path, row: 
         read_dialogues(write(tmp_path / "d.jsonl", row), AGENTS)
 
 
-def test_a_process_of_one_agent_has_no_dialogues() -> None:
-    with pytest.raises(ValueError, match="this process has reasoner_0"):
-        make_lessons(None, Mistakes(), ("reasoner_0",), seed=0)
+@pytest.mark.parametrize("process", ["single_turn", "mrp", "vrp"])
+def test_lessons_of_every_process_earn_the_whole_reward(process: str, codec: ChatCodec) -> None:
+    prompts = SYSTEM_PROMPTS[process]
+    agents = tuple(f"{role}_0" for role in prompts)
+    lesson = make_lessons(None, Mistakes(), [(process, agents)], seed=0)
+    make = partial(rema_env.math_v0, process=process, system_prompts=prompts)
+    episodes = play_lessons(make, codec, [lesson(index) for index in range(8)], max_length=128)
+    assert {episode.rewards["reasoner_0"] for episode in episodes} == {1.0}
+
+
+def test_processes_are_dealt_in_turn_and_every_level_comes_to_each_of_them() -> None:
+    casts = [MULTI_TURN, ("vrp", ("reasoner_0",)), MULTI_TURN]
+    lesson = make_lessons(None, Mistakes(operations=(1, 2, 3)), casts, seed=0)
+    lessons = [lesson(index) for index in range(9)]
+    assert [each.process for each in lessons] == ["multi_turn", "vrp", "multi_turn"] * 3
+    assert [each.problem.level for each in lessons] == [1, 1, 1, 2, 2, 2, 3, 3, 3]
+    assert [tuple(each.speak) for each in lessons[:2]] == [AGENTS, ("reasoner_0",)]
+
+
+def test_a_process_without_an_oracle_is_named() -> None:
+    with pytest.raises(ValueError, match="no oracle speaks in process 'debate'"):
+        make_lessons(None, Mistakes(), [MULTI_TURN, ("debate", AGENTS)], seed=0)
+
+
+def test_a_file_of_dialogues_is_for_a_planner_and_a_solver(tmp_path: Path) -> None:
+    name = write(tmp_path / "d.jsonl", {"question": "q", "turns": TURNS})
+    with pytest.raises(ValueError, match="a planner and a solver in one process, here are reasoner_0"):
+        make_lessons(name, Mistakes(), [("vrp", ("reasoner_0",))], seed=0)
 
 
 def test_the_published_dialogues_can_be_read(data: Path) -> None:

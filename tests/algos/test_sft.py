@@ -22,7 +22,7 @@ from algos.lessons import Lesson, Mistakes, make_lessons, play_lessons
 from algos.scoring import Precision
 from algos.world import make_world
 from rema_agents.chat import ChatCodec
-from rema_agents.tiny import MODEL_FOLDER
+from rema_agents.tiny import MODEL_FOLDER, SYSTEM_PROMPTS
 from rema_agents.types import Episode
 
 AGENTS = ("meta_0", "reasoner_0")
@@ -110,6 +110,23 @@ def test_the_recipe_holds_for_the_embedded_model_alone() -> None:
     assert (named.sft.from_scratch, named.sft.max_steps, named.learner.learning_rate) == (False, 500, 1e-6)
 
 
+def test_the_recipe_teaches_every_process_and_a_run_with_a_process_that_one_alone(tmp_path: Path) -> None:
+    school = sft.prepare(config_of(*SMALL, "--output-dir", str(tmp_path / "all")))
+    assert set(school.worlds) == set(SYSTEM_PROMPTS)
+    assert {school.lesson(index).process for index in range(12)} == set(SYSTEM_PROMPTS)
+    school = sft.prepare(config_of(*SMALL, "--output-dir", str(tmp_path / "one"), "--process", "mrp"))
+    assert list(school.worlds) == ["mrp"]
+    assert school.pupils[0].agents == ("reasoner_0",)
+
+
+def test_every_process_has_its_part_in_a_step(tmp_path: Path) -> None:
+    tokens = {}
+    for processes in (("vrp",), ("mrp",), ("vrp", "mrp")):
+        run = trained(tmp_path / "-".join(processes), "--processes", *processes, "--operations", "2")
+        tokens[processes] = json.loads((run / "metrics.jsonl").read_text().splitlines()[0])["tokens"]
+    assert tokens["vrp",] < tokens["vrp", "mrp"] < tokens["mrp",]
+
+
 def test_flags_lie_over_the_recipe() -> None:
     assert config_of("--preset", "embedded", "--max-steps", "5", "--slip", "0").sft.max_steps == 5
 
@@ -130,18 +147,21 @@ def test_a_file_without_dialogues_ends_the_command_with_one_message(
     assert "finetuning needs the columns question and turns" in capsys.readouterr().err
 
 
-def loss_of(folder: Path) -> float:
-    """Cross-entropy [nats a token] of a model on 512 lessons that the recipe does not reach."""
+def loss_of(folder: Path, process: str) -> float:
+    """Cross-entropy [nats a token] of a model on 512 lessons of a process that the recipe does not reach."""
     config = config_of()
     learner = Learner(str(folder), config.learner, CPU)
     mistakes = Mistakes(config.sft.operations, config.sft.plain, config.sft.slip, config.sft.early)
-    lesson = make_lessons(None, mistakes, AGENTS, seed=1)
-    codec, world = ChatCodec.from_pretrained(folder), make_world(config.env)
-    batch = make_batch(play_lessons(world.make_env, codec, [lesson(i) for i in range(512)], 128), AGENTS)
+    world = make_world(replace(config.env, process=process))
+    lesson = make_lessons(None, mistakes, [(process, world.agents)], seed=1)
+    lessons = [lesson(index) for index in range(512)]
+    batch = make_batch(play_lessons(world.make_env, ChatCodec.from_pretrained(folder), lessons, 128), world.agents)
     return float(-learner.logp(batch)[batch.trained_BT].mean())
 
 
 @pytest.mark.long
 def test_the_recipe_makes_weights_as_good_as_those_shipped(tmp_path: Path) -> None:
     sft.main(["--output-dir", str(tmp_path / "run")])
-    assert loss_of(tmp_path / "run" / "final" / "policy") == pytest.approx(loss_of(MODEL_FOLDER), abs=0.02)
+    made = tmp_path / "run" / "final" / "policy"
+    for process in SYSTEM_PROMPTS:
+        assert loss_of(made, process) == pytest.approx(loss_of(MODEL_FOLDER, process), abs=0.02)

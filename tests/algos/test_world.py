@@ -76,5 +76,7 @@ def test_the_embedded_models_prompts_go_to_those_of_its_roles_that_an_environmen
         return str(env.observe(agent)["messages"][0]["content"])
 
     assert prompt("multi_turn", "meta_0") == "Plan."
-    assert prompt("multi_turn", "reasoner_0") == prompt("vrp", "reasoner_0") == "Solve."
-    assert embedded_prompts(["solver_0", "critic_0"]) == {}
+    assert prompt("multi_turn", "reasoner_0") == "Solve."
+    assert prompt("vrp", "reasoner_0") == "Think."
+    assert embedded_prompts("debate", ["solver_0", "critic_0"]) == {}
+    assert embedded_prompts("debate", ["critic_0", "reasoner_0"]) == {"reasoner": "Solve."}

@@ -19,9 +19,12 @@ from rema_agents.seat import LMSeat, ScriptedSeat
 from rema_agents.tiny import MODEL_FOLDER, SYSTEM_PROMPTS, build
 from rema_agents.types import Call, Completion, SamplingParams, Seat
 from rema_env.problems.arithmetic import arithmetic, oracle
+from rema_env.problems.oracles import oracle_of
 from rema_env.transcript import Ending, Finish
 
 TOKENIZER = build.tokenizer()
+PROMPTS = [text for prompts in SYSTEM_PROMPTS.values() for text in prompts.values()]
+LIMIT = 48  # tokens a message, as in the preset `embedded`
 
 Speak = Callable[[Sequence[Mapping[str, str]]], str]
 
@@ -50,7 +53,7 @@ def test_it_loads_as_any_other_model_does() -> None:
     from transformers import AutoModelForCausalLM
 
     model = AutoModelForCausalLM.from_pretrained(MODEL_FOLDER)
-    assert sum(p.numel() for p in model.parameters()) == 247_488
+    assert sum(p.numel() for p in model.parameters()) == 272_544
     assert model.config.vocab_size == len(TOKENIZER)
 
 
@@ -60,7 +63,7 @@ def test_any_text_decodes_to_itself(text: str) -> None:
     assert TOKENIZER.decode(ids, skip_special_tokens=True) == text
 
 
-@pytest.mark.parametrize("phrase", [*SYSTEM_PROMPTS.values(), "Compute ", " modulo 10.", " [FINISH]", "\\boxed{"])
+@pytest.mark.parametrize("phrase", [*PROMPTS, "Compute ", " then ", " modulo 10.", " [FINISH]", "\\boxed{"])
 def test_a_constant_phrase_is_one_token(phrase: str) -> None:
     assert len(TOKENIZER.encode(phrase, add_special_tokens=False)) == 1
 
@@ -82,7 +85,7 @@ def test_a_reply_in_tokens_is_what_the_template_makes_of_it(codec: ChatCodec) ->
 
 def test_a_whole_dialogue_of_two_operations_takes_at_most_38_tokens_a_row(codec: ChatCodec) -> None:
     question = arithmetic(2).draw(0, 5).question
-    system = {role: {"role": "system", "content": text} for role, text in SYSTEM_PROMPTS.items()}
+    system = {role: {"role": "system", "content": text} for role, text in SYSTEM_PROMPTS["multi_turn"].items()}
     meta = [system["meta"], {"role": "user", "content": question}]
     first = oracle(meta)
     solver = [system["reasoner"], {"role": "user", "content": f"Question:\n{question}\n\nInstruction:\n{first}"}]
@@ -92,32 +95,55 @@ def test_a_whole_dialogue_of_two_operations_takes_at_most_38_tokens_a_row(codec:
     assert [len(row) for row in rows] == [30, 35]
 
 
-def accuracy_and_finished(temperature: float, meta: Speak | None = None, reasoner: Speak | None = None) -> Figures:
+@pytest.mark.parametrize("process", SYSTEM_PROMPTS)
+def test_every_message_of_the_hardest_level_is_within_the_limit(process: str, codec: ChatCodec) -> None:
+    env, speak = rema_env.math_v0(arithmetic(4), process=process), oracle_of(process)
+    for seed in range(20):
+        env.reset(seed=seed)
+        while env.agents:
+            observation, _, over, cut, _ = env.last()
+            env.step(None if over or cut else speak(observation["messages"]))
+        for turn in env.unwrapped.transcript.turns:
+            assert len(codec.reply_ids(turn.message)) <= LIMIT
+
+
+def figures(process: str, temperature: float, meta: Speak | None = None, reasoner: Speak | None = None) -> Figures:
     """Over 256 held-out problems; a role with a function speaks by it instead of the model."""
     codec, sampler = ChatCodec.from_pretrained(MODEL_FOLDER), HFSampler.from_pretrained(MODEL_FOLDER)
-    params = SamplingParams(10, temperature, seed=1)
+    params = SamplingParams(LIMIT, temperature, seed=1)
+    scripted = {"meta_0": meta, "reasoner_0": reasoner}
+    make_env = partial(rema_env.math_v0, process=process, system_prompts=SYSTEM_PROMPTS[process], max_rounds=4)
+    agents = make_env().possible_agents
 
     def seats(dialogue: int) -> dict[str, Seat]:
-        scripted = {"meta_0": meta, "reasoner_0": reasoner}
         return {
-            agent: LMSeat(agent, codec, sampler, params, dialogue=dialogue) if speak is None else ScriptedSeat(speak)
-            for agent, speak in scripted.items()
+            agent: ScriptedSeat(speak)
+            if (speak := scripted[agent])
+            else LMSeat(agent, codec, sampler, params, dialogue=dialogue)
+            for agent in agents
         }
 
-    make_env = partial(rema_env.math_v0, system_prompts=SYSTEM_PROMPTS, max_rounds=4)
     episodes = play(make_env, seats, arithmetic(2, "heldout").listed(256))
     sampler.close()
     finished = sum(episode.ending is Ending.FINISHED for episode in episodes) / 256
-    return Figures(sum(episode.rewards["meta_0"] for episode in episodes) / 256, finished)
+    return Figures(sum(episode.rewards["reasoner_0"] for episode in episodes) / 256, finished)
 
 
 def test_it_talks_in_turns_and_answers_a_part_of_the_problems() -> None:
-    sampled, greedy = accuracy_and_finished(1.0), accuracy_and_finished(0.0)
+    sampled, greedy = figures("multi_turn", 1.0), figures("multi_turn", 0.0)
     assert 0.28 < sampled.accuracy <= 0.5
     assert greedy.accuracy > 0.55
     assert min(sampled.finished, greedy.finished) > 0.97
 
 
-def test_it_carries_out_a_good_plan_and_finds_one_for_part_of_the_problems() -> None:
-    assert accuracy_and_finished(0.0, meta=oracle).accuracy > 0.9
-    assert 0.55 < accuracy_and_finished(0.0, reasoner=oracle).accuracy < 0.95
+@pytest.mark.parametrize("process", ["single_turn", "mrp", "vrp"])
+def test_in_every_process_it_is_well_above_chance_with_room_to_learn(process: str) -> None:
+    sampled = figures(process, 1.0)
+    assert 0.2 < sampled.accuracy <= 0.5
+    assert sampled.finished > 0.97
+
+
+@pytest.mark.parametrize("process", ["multi_turn", "single_turn"])
+def test_it_carries_out_a_good_plan_and_finds_one_for_part_of_the_problems(process: str) -> None:
+    assert figures(process, 0.0, meta=oracle_of(process)).accuracy > 0.9
+    assert 0.55 < figures(process, 0.0, reasoner=oracle_of(process)).accuracy < 0.95
