@@ -65,9 +65,9 @@ def _round_limit(process: Process, transcript: Transcript, max_rounds: int) -> E
         return None
     if len(turns) >= max_rounds * process.turns_per_round:
         return Ending.ROUND_LIMIT
-    opener = process.roles[0]
-    begun = sum(turn.role == opener for turn in turns)
-    over = begun >= max_rounds and process.next_speaker(transcript) == opener
+    opener = agent_of(process.roles[0])
+    begun = [turn.agent for turn in turns].count(opener)
+    over = begun >= max_rounds and process.next_speaker(transcript) == process.roles[0]
     return Ending.ROUND_LIMIT if over else None
 
 

@@ -65,6 +65,7 @@ class TokenObs(BaseWrapper[str, Any, Any]):
         self.vocabulary = vocabulary
         self._space = Box(0, vocabulary, (length,), np.int64)
         self._spaces = dict.fromkeys(env.possible_agents, self._space)
+        self.state_space = self._space
 
     def observation_space(self, agent: str) -> Space[Any]:
         """`Box(0, vocabulary, (length,), int64)`."""
@@ -76,7 +77,14 @@ class TokenObs(BaseWrapper[str, Any, Any]):
         Raises:
             ValueError: where `encode` gives an id outside of the vocabulary.
         """
-        ids = np.asarray(self.encode(rendered(self.env.observe(agent)))[-self.length :], dtype=np.int64)
+        return self._encoded(self.env.observe(agent))
+
+    def state(self) -> NDArray[np.int64]:
+        """The newest `length` tokens of the whole dialogue, as for `observe`; for critics that see everything."""
+        return self._encoded({"messages": self.env.state()})
+
+    def _encoded(self, observation: Observation) -> NDArray[np.int64]:
+        ids = np.asarray(self.encode(rendered(observation))[-self.length :], dtype=np.int64)
         if ids.size and not 0 <= ids.min() <= ids.max() < self.vocabulary:
             raise ValueError(f"encode gave ids {ids.min()}..{ids.max()}, the vocabulary is 0..{self.vocabulary - 1}")
         found = np.zeros(self.length, dtype=np.int64)

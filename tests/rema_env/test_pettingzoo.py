@@ -18,10 +18,12 @@ from pettingzoo.test import (
     seed_test,
     state_test,
 )
+from pettingzoo.utils.conversions import turn_based_aec_to_parallel
 
 import rema_env
 from rema_env.process import PROCESSES
 from rema_env.testing import check_text_env
+from rema_env.views import ARITHMETIC_MACROS, MacroActions, TokenObs
 
 # What PettingZoo says of any environment whose observations, actions and state are text: it expects arrays there.
 PROBABLY = "space for each {} probably should be gymnasium.spaces.box or gymnasium.spaces.discrete"
@@ -40,6 +42,25 @@ ENVIRONMENTS: dict[str, Callable[..., Any]] = {
 PARALLEL: dict[str, Callable[..., Any]] = {
     f"{task.name}-{process}": partial(task.parallel_env, process=process) for task in TASKS for process in PROCESSES
 }
+
+TEXT = tuple(ENVIRONMENTS)  # what models talk in; the wrappers below show or take numbers
+
+
+def with_tokens(**arguments: Any) -> TokenObs:
+    return TokenObs(rema_env.math_v0(**arguments), length=64)
+
+
+def with_macros(**arguments: Any) -> MacroActions:
+    return MacroActions(rema_env.math_v0(**arguments), ARITHMETIC_MACROS)
+
+
+def with_json(**arguments: Any) -> Any:
+    return rema_env.math_v0(actions="json", invalid_action=0.1, **arguments)
+
+
+for wrapped in (with_tokens, with_macros, with_json):
+    ENVIRONMENTS[wrapped.__name__] = wrapped
+    PARALLEL[wrapped.__name__] = lambda wrapped=wrapped: turn_based_aec_to_parallel(wrapped())
 
 each = pytest.mark.parametrize("name", ENVIRONMENTS)
 
@@ -89,7 +110,7 @@ def test_state(name: str) -> None:
         state_test(ENVIRONMENTS[name](), PARALLEL[name]())
 
 
-@each
+@pytest.mark.parametrize("name", [*TEXT, "with_json"])
 def test_it_can_be_played_and_trained_on(name: str) -> None:
     check_text_env(ENVIRONMENTS[name]())
 

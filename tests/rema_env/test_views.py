@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
-from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test, render_test, seed_test
+from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test, render_test, seed_test, state_test
 from pettingzoo.utils.conversions import turn_based_aec_to_parallel
 
 import rema_env
@@ -32,6 +32,7 @@ def test_the_numeric_view_passes_pettingzoos_tests_without_any_warning(process: 
     parallel_api_test(turn_based_aec_to_parallel(numbers(process=process)), num_cycles=50)
     parallel_seed_test(lambda: turn_based_aec_to_parallel(numbers(process=process)), num_cycles=50)
     render_test(lambda render_mode: numbers(process=process, render_mode=render_mode))
+    state_test(numbers(process=process), turn_based_aec_to_parallel(numbers(process=process)))
 
 
 def test_both_agents_have_equal_spaces() -> None:
