@@ -1,0 +1,44 @@
+"""Every algorithm, and alternating separate weights, learn the embedded model's task; minutes each."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("algorithm", "argv"),
+    [
+        ("grpo", []),
+        ("reinforce_pp", []),
+        ("turn_ppo", []),
+        ("turn_ppo", ["--ratio", "turn_arithmetic"]),
+        ("grpo", ["--team", "separate", "--train", "alternate:10", "--max-steps", "120"]),
+    ],
+)
+def test_accuracy_rises_from_below_half_to_above_85_percent(algorithm: str, argv: list[str], tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    quiet = ["--eval-steps", "0", "--save-steps", "0", "--seed", "0", "--output-dir", str(folder)]
+    importlib.import_module(f"algos.{algorithm}").main(["--env", "math_v0", *quiet, *argv])
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["accuracy_before"] <= 0.50
+    assert summary["accuracy_after"] >= max(0.85, summary["accuracy_before"] + 0.35)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("groups", [[], ["--num-generations", "8", "--num-branches", "4", "--group-by", "context"]])
+def test_the_single_turn_process_learns_from_a_cold_start_of_its_own(groups: list[str], tmp_path: Path) -> None:
+    from algos import grpo, sft
+
+    shape = ["--preset", "embedded", "--process", "single_turn", "--max-completion-length", "24"]
+    lessons = "--operations 1 --slip 0.3 --max-steps 400 --learning-rate 3e-3 --lr-scheduler-type cosine".split()
+    sft.main([*shape, *lessons, "--micro-batch-tokens", "4096", "--output-dir", str(tmp_path / "sft")])
+    start = ["--model-name-or-path", str(tmp_path / "sft"), "--dataset-name", "arithmetic-1", "--max-steps", "60"]
+    quiet = "--eval-steps 0 --save-steps 0 --eval-num-problems 29 --eval-num-samples 8".split()
+    grpo.main([*shape, *start, *quiet, *groups, "--output-dir", str(tmp_path / "run")])
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["accuracy_after"] >= summary["accuracy_before"] + 0.15
