@@ -7,7 +7,7 @@ is a pure function of the metrics logged so far, so a resumed run sees what the 
     finished     below half its start
     turns        half or double the start's mean number of turns
     empty, repeated       more than FEW of a role's messages, and twice the start
-    entropy      below a fifth or above three times the start (estimated by the sampled tokens)
+    entropy      below a hundredth or above three times the start (estimated by the sampled tokens)
     grad_norm    ten times the median so far
     clip_ratio   above 0.5: an update goes far beyond the clip range
     logp_gap     a mean sampler-learner gap above 0.1 nats: they are no longer the same policy
@@ -62,7 +62,7 @@ SIGNALS: Mapping[str, tuple[str, Callable[[Series], bool]]] = {
     "sampling/logp_gap_mean": ("logp_gap", above(0.1)),
     "grad_norm": ("grad_norm", ten_times_its_median),
     "clip_ratio/region_mean": ("clip_ratio", above(0.5)),
-    "entropy": ("entropy", lambda series: far_from_its_start(series, 0.2, 3.0)),
+    "entropy": ("entropy", lambda series: far_from_its_start(series, 0.01, 3.0)),
     "empty_ratio": ("empty", many_and_twice_its_start),
     "repeated_ratio": ("repeated", many_and_twice_its_start),
     "turns/mean": ("turns", far_from_its_start),
@@ -115,12 +115,15 @@ class Alarms:
     Attributes:
         first: the first signal that left its band, if any has.
         now: those outside their bands after the last step.
+        news: those of them that had never been before.
     """
 
     def __init__(self, history: Sequence[Mapping[str, float]] = ()) -> None:
         self._history: list[Mapping[str, float]] = []
         self.first: Moved | None = None
         self.now: list[Moved] = []
+        self.news: list[Moved] = []
+        self._known: set[str] = set()
         for line in history:
             self.look(line)
 
@@ -128,6 +131,8 @@ class Alarms:
         """What is outside its band after a step. The collapse is said last, so that what led to it comes first."""
         self._history.append(metrics)
         self.now = sorted(moved(self._history), key=lambda m: m.signal == COLLAPSE)
+        self.news = [m for m in self.now if m.signal not in self._known]
+        self._known |= {m.signal for m in self.news}
         if self.now and self.first is None:
             self.first = self.now[0]
         return self.now

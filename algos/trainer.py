@@ -134,10 +134,9 @@ COLD_START = (
 
 
 def watched(run: Run, metrics: Mapping[str, Any]) -> dict[str, float]:
-    """Warn where a signal has newly left its band; `alarm/<signal>` for each that is outside."""
-    before = {m.signal for m in run.alarms.now}
+    """Warn where a signal has left its band for the first time; `alarm/<signal>` for each that is outside."""
     found = run.alarms.look(metrics)
-    if {m.signal for m in found} - before:
+    if run.alarms.news:
         run.console.warn(run.alarms.said())
     return alarm_metrics(found)
 

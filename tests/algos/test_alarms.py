@@ -41,7 +41,7 @@ def test_a_healthy_run_raises_none() -> None:
         ("endings/finished", 0.3),
         ("meta/empty_ratio", 0.5),
         ("reasoner/repeated_ratio", 0.5),
-        ("entropy", 0.01),
+        ("entropy", 0.004),
         ("entropy", 3.0),
         ("grad_norm", 8.0),
         ("clip_ratio/region_mean", 0.6),
@@ -78,3 +78,13 @@ def test_a_resumed_run_remembers_what_moved_before() -> None:
 
 def test_a_number_that_is_none_raises_no_alarm_and_no_error() -> None:
     assert moved(run({"grad_norm": float("nan")})) == []
+
+
+def test_a_signal_is_news_only_the_first_time_that_it_moves() -> None:
+    alarms = Alarms(run())
+    bad, good = {**HEALTHY, "step": 9, "grad_norm": 9.0}, {**HEALTHY, "step": 10}
+    news = []
+    for line in (bad, good, {**bad, "step": 11}):
+        alarms.look(line)
+        news.append([m.signal for m in alarms.news])
+    assert news == [["grad_norm"], [], []]
