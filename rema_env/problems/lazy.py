@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,7 @@ class Lazy:
     Args:
         name: how the source is called.
         sizes: the number of problems in each block.
-        read: reads one block by its number.
+        read: reads one block by its number; a function that can be imported, so that sources pickle.
     """
 
     KEPT = 4
@@ -35,8 +36,12 @@ class Lazy:
         self.sizes = tuple(size for size in sizes if size)
         if not self.sizes:
             raise ValueError(f"{name} holds no problems")
+        self._made_from = (name, tuple(sizes), read)
         self._numbers = tuple(number for number, size in enumerate(sizes) if size)
         self._read = lru_cache(self.KEPT)(read)
+
+    def __reduce__(self) -> tuple[type[Lazy], tuple[str, tuple[int, ...], Callable[[int], Block]]]:
+        return type(self), self._made_from
 
     @property
     def size(self) -> int:
@@ -70,31 +75,34 @@ def lazy_parquet(
     Raises:
         ValueError: as `load_problems`; what is wrong with a row is said when its block is read.
     """
+    with parquet_faults(path):
+        metadata = _opened(path).metadata
+    sizes = [metadata.row_group(k).num_rows for k in range(metadata.num_row_groups)]
+    starts = (0, *accumulate(sizes))
+    read = partial(
+        _read_block, path, starts, question_column=question_column, answer_column=answer_column, gold_fault=gold_fault
+    )
+    return Lazy(str(path), sizes, read)
+
+
+def _opened(path: str | Path) -> Any:
     import pyarrow.parquet
 
+    return pyarrow.parquet.ParquetFile(path)
+
+
+def _read_block(path: str | Path, starts: Sequence[int], block: int, **columns: Any) -> Block:
+    """The problems of one row group; `columns` as of `problems_of`."""
     with parquet_faults(path):
-        file = pyarrow.parquet.ParquetFile(path)
-    sizes = [file.metadata.row_group(k).num_rows for k in range(file.metadata.num_row_groups)]
-    starts = [0, *accumulate(sizes)]
-    columns = tuple(file.schema_arrow.names)
+        file = _opened(path)
 
-    def read(block: int) -> Block:
-        def rows(wanted: Sequence[str]) -> list[Row]:
-            with parquet_faults(path):
-                found: list[Row] = file.read_row_group(block, columns=list(wanted)).to_pylist()
-            return found
+    def rows(wanted: Sequence[str]) -> list[Row]:
+        with parquet_faults(path):
+            found: list[Row] = file.read_row_group(block, columns=list(wanted)).to_pylist()
+        return found
 
-        table = Table(str(path), columns, rows)
-        found = problems_of(
-            table,
-            question_column=question_column,
-            answer_column=answer_column,
-            gold_fault=gold_fault,
-            first_row=starts[block],
-        )
-        return tuple(found)
-
-    return Lazy(str(path), sizes, read)
+    table = Table(str(path), tuple(file.schema_arrow.names), rows)
+    return tuple(problems_of(table, **columns, first_row=starts[block]))
 
 
 @lru_cache(maxsize=4)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import pyarrow as pa
@@ -75,6 +76,15 @@ def test_a_file_that_is_none_is_named(tmp_path: Path) -> None:
     (tmp_path / "x.parquet").write_bytes(b"PAR?")
     with pytest.raises(ValueError, match=r"x.parquet: not a parquet file"):
         lazy_parquet(tmp_path / "x.parquet")
+
+
+def test_a_source_pickles_and_reads_on(file: Path) -> None:
+    env = rema_env.math_v0(lazy_parquet(file))
+    env.reset(seed=0)
+    twin = pickle.loads(pickle.dumps(env))
+    for each in (env, twin):
+        each.reset()
+    assert twin.last() == env.last()
 
 
 def test_an_empty_file_is_refused(tmp_path: Path) -> None:
