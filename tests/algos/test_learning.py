@@ -37,8 +37,10 @@ def test_the_single_turn_process_learns_from_a_cold_start_of_its_own(groups: lis
     shape = ["--preset", "embedded", "--process", "single_turn", "--max-completion-length", "24"]
     lessons = "--operations 1 --slip 0.3 --max-steps 400 --learning-rate 3e-3 --lr-scheduler-type cosine".split()
     sft.main([*shape, *lessons, "--micro-batch-tokens", "4096", "--output-dir", str(tmp_path / "sft")])
-    start = ["--model-name-or-path", str(tmp_path / "sft"), "--dataset-name", "arithmetic-1", "--max-steps", "60"]
-    quiet = "--eval-steps 0 --save-steps 0 --eval-num-problems 29 --eval-num-samples 8".split()
-    grpo.main([*shape, *start, *quiet, *groups, "--output-dir", str(tmp_path / "run")])
+    prompts = tmp_path / "sft" / "final" / "policy" / "system_prompts.yaml"
+    start = ["--model-name-or-path", str(tmp_path / "sft"), "--system-prompts", str(prompts), "--learning-rate", "1e-4"]
+    task = "--dataset-name arithmetic-1 --max-steps 60 --eval-num-problems 29 --eval-num-samples 8".split()
+    quiet = ["--eval-steps", "0", "--save-steps", "0", "--output-dir", str(tmp_path / "run")]
+    grpo.main([*shape, *start, *task, *quiet, *groups])
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["accuracy_after"] >= summary["accuracy_before"] + 0.15
