@@ -94,8 +94,14 @@ class ModelConfig:
     """all; the roles that learn, separated by commas; or alternate:N, one role at a time for N steps each."""
     first: str | None = None
     """With alternate: the role that learns first. None: the environment's first."""
-    sampler: Literal["auto", "hf", "vllm"] = "auto"
-    """auto: vllm with a GPU, else hf."""
+    sampler: Literal["auto", "hf", "vllm", "remote"] = "auto"
+    """auto: vllm with a GPU where it is installed, else hf. remote: the model on --server."""
+    server: str | None = None
+    """An OpenAI-compatible server, http://HOST:PORT/v1; or ROLE=URL,...: these roles play there, whatever --sampler."""
+    vllm_gpu_memory_utilization: float = 0.5
+    """The share of a GPU's memory for vLLM's weights and cache; the learner needs the rest."""
+    vllm_tensor_parallel_size: int = 1
+    """GPUs that one vLLM engine is spread over, in a run of one rank."""
     chat_template_kwargs: JsonObject = field(default_factory=dict)
     """Passed to the chat template, as JSON, e.g. '{"enable_thinking": false}'."""
     lora_rank: int = 0

@@ -31,6 +31,7 @@ from algos.metrics import accuracy, finished
 from algos.prompts import mismatch
 from algos.rollout import play_on_all_ranks
 from algos.run_folder import RunFolder
+from algos.samplers import Room
 from algos.seeds import seed_of
 from algos.team import Team, make_team
 from algos.world import World, eval_sets, make_world, with_env
@@ -220,7 +221,8 @@ def report(config: EvaluateConfig, world: World, sets: Mapping[str, Sequence[Pro
     hush_libraries()
     out, precision = Console(highlight=False, soft_wrap=True), Precision.here(config.model.bf16)
     evaluation = Evaluation.of(config)
-    team = make_team(config.model, world.agents, precision, model=config.target)
+    room, seed = Room.of(config), config.common.seed
+    team = make_team(config.model, world.agents, precision, model=config.target, room=room, seed=seed)
     for policy in team.policies:
         if (said := mismatch(policy.folder, world.system_prompts)) is not None:
             print(f"warning: {said}", file=sys.stderr)
@@ -238,7 +240,7 @@ def report(config: EvaluateConfig, world: World, sets: Mapping[str, Sequence[Pro
         if config.influence:
             out.print(f"{name}: influence on the answer: {influences(config, team, evaluation, score.episodes)}")
     if config.cross_play:
-        before = make_team(config.model, world.agents, precision)
+        before = make_team(config.model, world.agents, precision, room=room, seed=seed)
         for name, problems in sets.items():
             out.print(cross_play_table(name, cross_play(before, team, evaluation, problems)))
         before.close()

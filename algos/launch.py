@@ -23,6 +23,7 @@ from algos.plan import GB, Gpus, Shape, make_plan, refuse_what_cannot_fit
 from algos.prompts import mismatch, write_prompts
 from algos.report_to import Reporters
 from algos.run_folder import DiskFull, RunFolder
+from algos.samplers import Room, servers_of
 from algos.seeds import seed_generators
 from algos.state import Run
 from algos.team import (
@@ -113,6 +114,7 @@ def dry_run(config: TrainConfig, algorithm: Algorithm, console: Console) -> None
     agents = make_world(config.env).agents
     names = policy_names(config.model, agents)
     learning = {names[agent] for agent in learning_agents(config.model, agents)}
+    servers_of(config.model, dict.fromkeys(names.values()), learning)
     where = config.model.model_name_or_path or EMBEDDED
     shape = Shape.read(model_folder(where, next(iter(names.values()))))
     console.say(batch_layout(config, agents, ranks=gpus.count))
@@ -205,4 +207,6 @@ def _team(config: TrainConfig, algorithm: Algorithm, agents: tuple[str, ...]) ->
         elif "ref_logp" in algorithm.needs:
             policy.reference = Reference(policy.folder, precision, temperature=temperature, micro_batch_tokens=tokens)
 
-    return make_team(config.model, agents, precision, add_learner=add_learner)
+    return make_team(
+        config.model, agents, precision, add_learner=add_learner, room=Room.of(config), seed=config.common.seed
+    )

@@ -17,7 +17,8 @@ from algos.memory import mending
 from algos.metrics import logp_gap
 from algos.overlong import cut, penalised
 from algos.state import Clock, Run
-from algos.team import Policy, sampler_kind
+from algos.team import Policy
+from rema_agents.hf import HFSampler
 from rema_agents.types import Episode
 
 MOST_SKIPPED = 3
@@ -97,8 +98,7 @@ def compared(run: Run, batch: Batch, episodes: Sequence[Episode]) -> Batch:
 def corrects(run: Run, policy: Policy) -> bool:
     """Whether tokens are weighed by how far the sampler is from the learner."""
     asked = run.config.learner.importance_correction
-    assert policy.learner is not None
-    same = sampler_kind(run.config.model.sampler, policy.learner.precision) == "hf"
+    same = isinstance(policy.sampler, HFSampler)
     return asked == "on" or (asked == "auto" and not same)
 
 

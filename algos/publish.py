@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from algos import ranks
 from algos.team import Policy
 from rema_agents.checksum import Counted
 
@@ -19,6 +20,7 @@ def publish(policy: Policy) -> None:
     policy.learner.rest()
     sent = Counted(policy.learner.named_weights())
     policy.sampler.update_weights(sent, policy.version)
+    ranks.wait()  # a server is told by the first rank alone
     arrived = getattr(policy.sampler, "checksum", None)
     if arrived is not None and arrived() != sent.checksum:
         raise RuntimeError(

@@ -7,11 +7,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from algos import ranks
 from algos.config import ModelConfig, TrainConfig
 from algos.models import SHARED, model_folder
+from algos.samplers import Room, connect, make_sampler, sampler_kind, servers_of
 from algos.schedule import Schedule
 from rema_agents.chat import ChatCodec
+from rema_agents.remote import RemoteSeat
 from rema_agents.seat import LMSeat
+from rema_agents.server import Server
 from rema_agents.types import SamplingParams, Seat
 from rema_env.transcript import role_of
 
@@ -40,6 +44,20 @@ class Policy:
     reference: Reference | AdaptersOff | None = None
     version: int = 0
     share_thinking: bool = False
+
+    def seat(self, agent: str, params: SamplingParams, dialogue: int, max_prompt_length: int) -> Seat:
+        """A new seat for one dialogue; on a server that gives no token ids, one that speaks text."""
+        if isinstance(self.sampler, Server):
+            return RemoteSeat(self.sampler, params, share_thinking=self.share_thinking)
+        return LMSeat(
+            agent,
+            self.codec,
+            self.sampler,
+            params,
+            dialogue=dialogue,
+            max_prompt_length=max_prompt_length,
+            share_thinking=self.share_thinking,
+        )
 
 
 class Team(Mapping[str, Policy]):
@@ -76,18 +94,8 @@ class Team(Mapping[str, Policy]):
         """
 
         def seats_for(dialogue: int) -> Mapping[str, Seat]:
-            return {
-                agent: LMSeat(
-                    agent,
-                    policy.codec,
-                    policy.sampler,
-                    params,
-                    dialogue=first_dialogue + dialogue,
-                    max_prompt_length=max_prompt_length,
-                    share_thinking=policy.share_thinking,
-                )
-                for agent, policy in self.items()
-            }
+            number = first_dialogue + dialogue
+            return {agent: policy.seat(agent, params, number, max_prompt_length) for agent, policy in self.items()}
 
         return seats_for
 
@@ -115,18 +123,25 @@ def make_team(
     *,
     add_learner: Callable[[Policy], None] | None = None,
     model: str | None = None,
+    room: Room | None = None,
+    seed: int = 0,
 ) -> Team:
-    """Load every policy once. The chat formats are checked before any weights are read.
+    """Load every policy once. Samplers' flags and chat formats are checked before any weights are read.
 
     Args:
         add_learner: called for each policy that learns; None for play alone.
         model: instead of `config.model_name_or_path`.
+        room: what samplers must have room for; default: what they are made for.
+        seed: of samplers that are seeded as a whole.
     """
     where = model or config.model_name_or_path
     if where is None:
         raise ValueError("no model is named: give --model-name-or-path, or --preset embedded")
     learning = learning_agents(config, agents) if add_learner else ()
     names = policy_names(config, agents)
+    learners = {names[agent] for agent in learning}
+    servers = servers_of(config, dict.fromkeys(names.values()), learners)
+    kind = sampler_kind(config.sampler, precision)
     codecs = {}
     for name in dict.fromkeys(names.values()):
         folder = model_folder(where, name)
@@ -135,35 +150,18 @@ def make_team(
     policies = {}
     for name, (folder, codec) in codecs.items():
         own = tuple(agent for agent in learning if names[agent] == name)
-        policies[name] = Policy(
-            name,
-            own,
-            folder,
-            codec,
-            make_sampler(config.sampler, folder, precision),
-            share_thinking=config.share_thinking,
+        sampler = (
+            connect(servers[name], learns=name in learners, room=room)
+            if name in servers
+            else make_sampler(kind, folder, precision, config=config, room=room, seed=seed)
         )
+        policy = policies[name] = Policy(name, own, folder, codec, sampler, share_thinking=config.share_thinking)
         if own and add_learner:
-            add_learner(policies[name])
+            add_learner(policy)
+            if name in servers and policy.learner is not None:  # it may hold other weights than the folder
+                policy.sampler.update_weights(policy.learner.named_weights(), policy.version)
+                ranks.wait()
     return Team({agent: policies[name] for agent, name in names.items()})
-
-
-def sampler_kind(kind: str, precision: Precision) -> str:
-    """What `--sampler` stands for: `auto` is vllm on a GPU, else hf."""
-    if kind == "auto":
-        return "vllm" if precision.device.type == "cuda" else "hf"
-    return kind
-
-
-def make_sampler(kind: str, folder: str, precision: Precision) -> Any:
-    """The sampler that `--sampler` names, with a model folder's weights."""
-    if sampler_kind(kind, precision) == "hf":
-        from rema_agents.hf import HFSampler
-
-        return HFSampler.from_pretrained(folder, dtype=precision.dtype, device=str(precision.device))
-    from rema_agents.vllm import VLLMSampler
-
-    return VLLMSampler.from_pretrained(folder, dtype=precision.dtype)
 
 
 def learning_rates(config: TrainConfig, agents: Sequence[str]) -> dict[str, float]:

@@ -56,7 +56,8 @@ def model_seats(
 ) -> Callable[[], dict[str, Seat]]:
     """Load what the agents need, once; the function makes fresh seats for a dialogue."""
     if server is not None:
-        from rema_agents.remote import RemoteSeat, Server
+        from rema_agents.remote import RemoteSeat
+        from rema_agents.server import Server
 
         connection = Server(server)
         return lambda: {agent: RemoteSeat(connection, params) for agent in agents}

