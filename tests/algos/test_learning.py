@@ -31,16 +31,10 @@ def test_accuracy_rises_from_below_half_to_above_85_percent(algorithm: str, argv
 
 @pytest.mark.long
 @pytest.mark.parametrize("groups", [[], ["--num-generations", "8", "--num-branches", "4", "--group-by", "context"]])
-def test_the_single_turn_process_learns_from_a_cold_start_of_its_own(groups: list[str], tmp_path: Path) -> None:
-    from algos import grpo, sft
+def test_the_single_turn_process_learns(groups: list[str], tmp_path: Path) -> None:
+    from algos import grpo
 
-    shape = ["--preset", "embedded", "--process", "single_turn", "--max-completion-length", "24"]
-    lessons = "--operations 1 --slip 0.3 --max-steps 400 --learning-rate 3e-3 --lr-scheduler-type cosine".split()
-    sft.main([*shape, *lessons, "--micro-batch-tokens", "4096", "--output-dir", str(tmp_path / "sft")])
-    prompts = tmp_path / "sft" / "final" / "policy" / "system_prompts.yaml"
-    start = ["--model-name-or-path", str(tmp_path / "sft"), "--system-prompts", str(prompts), "--learning-rate", "1e-4"]
-    task = "--dataset-name arithmetic-1 --max-steps 60 --eval-num-problems 29 --eval-num-samples 8".split()
     quiet = ["--eval-steps", "0", "--save-steps", "0", "--output-dir", str(tmp_path / "run")]
-    grpo.main([*shape, *start, *task, *quiet, *groups])
+    grpo.main(["--env", "math_v0", "--process", "single_turn", *quiet, *groups])
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["accuracy_after"] >= summary["accuracy_before"] + 0.15
