@@ -59,7 +59,10 @@ def load(name: str, **options: Any) -> Grader:
     except (ImportError, AttributeError) as error:
         raise ValueError(f"no grader {name!r}: {error}") from error
     if name in BUILT_IN:
-        found = found(**options)
+        try:
+            found = found(**options)
+        except TypeError as error:
+            raise ValueError(f"the grader {name!r} does not take {', '.join(options)}: {error}") from None
     elif options:
         raise ValueError(f"options {sorted(options)} belong to built-in graders; {name!r} takes none")
     if not callable(found):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import sys
 from collections import Counter, deque
@@ -47,7 +48,7 @@ def main(argv: list[str] | None = None) -> int:
         with ExitStack() as stack:
             source = sys.stdin.buffer if args.file == "-" else stack.enter_context(open(args.file, "rb"))
             pool = stack.enter_context(
-                Pool(workers=args.workers, time_limit=args.time_limit, memory_limit=int(args.memory_limit * GIB))
+                Pool(workers=args.workers, time_limit=args.time_limit, memory_limit=args.memory_limit * GIB)
             )
             return _run(args, source, pooled(grader, pool=pool), stack)
     except BrokenPipeError:
@@ -56,7 +57,7 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
 
@@ -123,7 +124,8 @@ def _row(line: bytes, number: int, args: argparse.Namespace, grade: Pooled) -> R
     if not line.strip():
         return None
     try:
-        fields = json.loads(line.decode("utf-8"))
+        # a byte order mark is what some editors begin a file with
+        fields = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"), parse_constant=_no_number)
     except UnicodeDecodeError as error:
         raise BadRow(f"not UTF-8 ({error.reason} at byte {error.start})") from None
     except (ValueError, RecursionError) as error:
@@ -138,11 +140,15 @@ def _row(line: bytes, number: int, args: argparse.Namespace, grade: Pooled) -> R
     return Row(name, Problem(str(name), "", answer, source=str(args.file)), response)
 
 
+def _no_number(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON number")
+
+
 def _text(fields: dict[str, Any], column: str, number: bool = False) -> str:
     if column not in fields:
         raise BadRow(f"no field {column!r}; it has {', '.join(map(repr, fields)) or 'none'}")
     found = fields[column]
-    if number and isinstance(found, int | float) and not isinstance(found, bool):
+    if number and isinstance(found, int | float) and not isinstance(found, bool) and abs(found) < math.inf:
         return str(found)
     if not isinstance(found, str):
         raise BadRow(f"the field {column!r} must be text, it is {json.dumps(found)[:80]}")

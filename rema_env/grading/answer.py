@@ -104,7 +104,21 @@ class Dots:
     """`\\ldots` among the items of a list."""
 
 
-Answer = Quantity | Listing | Bracket | Union | Without | Relation | Builder | Matrix | Based | Ratio | Residue | Reals | Dots
+Answer = (
+    Quantity
+    | Listing
+    | Bracket
+    | Union
+    | Without
+    | Relation
+    | Builder
+    | Matrix
+    | Based
+    | Ratio
+    | Residue
+    | Reals
+    | Dots
+)
 
 
 def alternatives(answer: Answer) -> tuple[Answer, ...]:
@@ -144,7 +158,7 @@ def _is_name(expr: Expr) -> bool:
 
 
 def is_asked(answer: Answer) -> bool:
-    r"""Whether it can be what a question asks for: built of names alone, as `a + b`, `|AB|`, `x^2`, `\frac{m}{n}` are."""
+    r"""Whether a question can ask for it: built of names alone, as `a + b`, `|AB|`, `x^2`, `\frac{m}{n}` are."""
     return is_label(answer) or (isinstance(answer, Quantity) and answer.expr is not None and _of_names(answer.expr))
 
 

@@ -7,7 +7,9 @@ import re
 _TOKEN = re.compile(r"\\(?:boxed|fbox)(?![a-zA-Z])\s*(\{)?|\\.|[{}]", re.DOTALL)
 _NUMBER = re.compile(r"\s*(-?(?:\d+(?:[.,]\d+)*|\\[dt]?frac\s*(?:\{[^{}]*\}|\d)\s*(?:\{[^{}]*\}|\d)))")
 _SPACE = r"(?:[\s$~]|\\[()\[\] ,;:!]|\\q?quad\b)*"
-_JOINT = re.compile(rf"{_SPACE}(?:[,;]|,?{_SPACE}(?:\\(?:text|mathrm|textrm)\s*\{{[\s~]*)?\b(?:and|or)\b[\s~]*\}}?){_SPACE}")
+_JOINT = re.compile(
+    rf"{_SPACE}(?:[,;]|,?{_SPACE}(?:\\(?:text|mathrm|textrm)\s*\{{[\s~]*)?\b(?:and|or)\b[\s~]*\}}?){_SPACE}"
+)
 
 
 def find_answer(text: str) -> str | None:

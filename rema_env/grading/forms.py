@@ -29,7 +29,12 @@ def expanded(answer: Answer) -> Answer:
     if isinstance(answer, Relation) and set(answer.signs) == {"="} and len(alternatives(answer.parts[-1])) > 1:
         both = alternatives(answer.parts[-1])
         return Listing(tuple(Relation((*answer.parts[:-1], part), answer.signs) for part in both))
-    if isinstance(answer, Relation) and answer.signs == ("in",) and is_label(answer.parts[0]) and is_set(answer.parts[1]):
+    if (
+        isinstance(answer, Relation)
+        and answer.signs == ("in",)
+        and is_label(answer.parts[0])
+        and is_set(answer.parts[1])
+    ):
         return expanded(answer.parts[1])
     if isinstance(answer, Listing | Bracket):
         items = tuple(part for item in answer.items for part in _spread(item))

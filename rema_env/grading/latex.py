@@ -56,6 +56,9 @@ _LAYOUT = re.compile(
     r"|\\(?:boxed|fbox|underline|boldsymbol|bm|mathord|ensuremath|mathstrut)(?=\s*\{)"
 )
 _TABLE = re.compile(r"matrix|array|cases")
+_CONTINUED = re.compile(r"\\\\\s*&?\s*=")
+_SYSTEM = re.compile(r"\\\{\s*\\begin\s*\{array\}\s*\{[^{}]*\}(.{0,999}?)\\end\s*\{array\}", re.DOTALL)
+_SWITCH = re.compile(r"\{\s*\\(?:rm|bf|it|tt|sf)\s+([^{}\\]*)\}")
 _ALIGNED_AT = re.compile(r"(?<!\\)&")
 _SPACE = re.compile(
     r"(?<!\\)\\[,;: >\n]|~|\\(?:quad|qquad|enspace|thinspace|medspace)(?![a-zA-Z])|\\[hv]space\*?\{[^{}]*\}"
@@ -94,6 +97,12 @@ _SPELLINGS = (
     (_TIMES_TEN, r"\\times "),
     (_DOTTED, r".\1\\overline{\2\3\4}"),
     (re.compile(r":\s*="), "="),
+    (
+        re.compile(
+            r"(?<=\d)\s*(?:\^\s*\{\s*(?:th|\\text\s*\{\s*(?:st|nd|rd|th)\s*\})\s*\}|\^?\s*\\text\s*\{\s*(?:st|nd|rd|th)\s*\})"
+        ),
+        "",
+    ),
 )
 
 
@@ -107,10 +116,11 @@ def clean(answer: str) -> str:
     if "\\begin" not in answer:
         answer = _DOUBLE_ESCAPE.sub(r"\\", answer)
         answer = _THOUSANDS_MARK.sub("", answer)
+    answer = _SWITCH.sub(r"\\text{\1}", _SYSTEM.sub(r" \1", answer))
     if not _TABLE.search(answer):
-        answer = _ALIGNED_AT.sub("", answer)
+        answer = _ALIGNED_AT.sub("", _CONTINUED.sub("=", answer))
     answer = _LAYOUT.sub("", answer)
-    answer = _SPACE.sub(" ", answer)
+    answer = _BLANKS.sub(" ", _SPACE.sub(" ", answer))
     answer = _COMMAND.sub(lambda match: _ALIAS.get(match.group(), match.group()), answer)
     answer = _TEXT_WITHOUT_WORDS.sub(lambda match: f" {match[1] or ''} ", answer)
     for pattern, plain in _SPELLINGS:

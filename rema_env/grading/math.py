@@ -26,6 +26,8 @@ from rema_env.grading.words import (
     clock,
     is_no_solution,
     is_words,
+    labelled_option,
+    option,
     plain,
     same_time,
     same_words,
@@ -153,6 +155,9 @@ def _same(gold: _Reading, said: _Reading, judge: Judge) -> Verdict:
     times = clock(gold.text), clock(said.text)
     if times[0] and times[1]:
         return same_time(times[0], times[1])
+    letter = labelled_option(gold.text)
+    if letter and option(said.text):
+        return letter == option(said.text)
     if gold.words:
         return same_words(gold.text, without_frame(said.text)) or same_words(gold.text, said.text)
     if gold.answer is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import math
 import os
 import queue
 import threading
@@ -44,12 +45,12 @@ class Pool:
         memory_limit: bytes one answer may take beyond what the loaded grader needs; beyond it, `out_of_memory`.
     """
 
-    def __init__(self, *, workers: int = 2, time_limit: float = 5.0, memory_limit: int = GIB) -> None:
+    def __init__(self, *, workers: int = 2, time_limit: float = 5.0, memory_limit: float = GIB) -> None:
         if workers < 1:
             raise ValueError(f"a grading pool needs at least 1 worker, got {workers}")
-        if time_limit <= 0 or memory_limit <= 0:
-            raise ValueError(f"limits must be positive, got {time_limit} s and {memory_limit} bytes")
-        self.time_limit, self.memory_limit, self.workers = time_limit, memory_limit, workers
+        if not 0 < time_limit < math.inf or not 0 < memory_limit < math.inf:
+            raise ValueError(f"limits must be positive and finite, got {time_limit} s and {memory_limit} bytes")
+        self.time_limit, self.memory_limit, self.workers = time_limit, int(memory_limit), workers
         self._begin()
 
     def _begin(self) -> None:
@@ -60,6 +61,7 @@ class Pool:
         self._children: dict[int, Child] = {}
         self._lock = threading.Lock()
         self._closed = False
+        self._proven = False  # whether a worker ever started, so that the installation is not what is at fault
 
     def submit(self, spec: Spec, problem: Problem, text: str) -> Future[Grade]:
         """Grade one answer; `.result()` waits for it, `asyncio.wrap_future` awaits it.
@@ -135,7 +137,7 @@ class Pool:
                 self._drop(number)
                 if not death.unasked:
                     return Grade(0.0, Outcome.CRASHED)
-        if self._closed:
+        if self._closed or self._proven:
             return Grade(0.0, Outcome.CRASHED)
         raise RuntimeError(f"a grading worker did not start, {_TRIES} times; its own words are on standard error")
 
@@ -163,6 +165,7 @@ class Pool:
                 child.load(spec, self.memory_limit)
             except (Died, Late):
                 raise Died(unasked=True) from None
+            self._proven = True
         return child
 
     def _drop(self, number: int) -> None:

@@ -54,10 +54,12 @@ _SAID_BASE = re.compile(
 _RESIDUE = re.compile(
     r"(.*?)\s*\(?\s*(?:\\pmod\b|\\mod\b|\\text\s*\{\s*\(?mod\s*\}|\bmod\b)\s*\{?\s*([^{}()]+?)\s*\}?\s*\)?", re.DOTALL
 )
-_OUTWARD = re.compile(r"([\[\]])([^\[\]()]*[,;][^\[\]()]*)([\[\]])")
+_OUTWARD = re.compile(r"([\[\]])([^\[\]()]*)([\[\]])")
 _TO = re.compile(r"(?<=[\d}a-z])\s*(?:\\text\s*\{\s*to\s*\}|(?<=\s)to(?=\s))\s*(?=[\d\\a-z])")
 _MINUS_SET = re.compile(r"(\\mathbb\s*\{?\s*[RCQZN]\s*\}?)\s*-\s*(?=\\\{|[(\[])")
-_APPLIED = re.compile(r"(?:[A-Za-z]|\\(?:Pr|mathbb\s*\{?\s*[A-Z]\s*\}?|text\s*\{\s*[A-Za-z]+\s*\}))'*(?:_\w)?\s*\(.+\)", re.DOTALL)
+_APPLIED = re.compile(
+    r"(?:[A-Za-z]|\\(?:Pr|mathbb\s*\{?\s*[A-Z]\s*\}?|text\s*\{\s*[A-Za-z]+\s*\}))'*(?:_\w)?\s*\(.+\)", re.DOTALL
+)
 _PLAIN_THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
 _SPACED_THOUSANDS = re.compile(r"(?<![\d.,/] )(?<![\d.,/])\d{1,3}(?: \d{3})+(?!\d|\s*/|,\d)")
 _REALS = re.compile(r"\\mathbb\s*\{?\s*R\s*\}?|(?:\\text\s*\{)?\s*(?:all )?real(?: number)?s?\s*\}?", re.IGNORECASE)
@@ -84,8 +86,14 @@ def read_answer(text: str, *, thousands: bool = True, depth: int = 0) -> Answer:
 
 def _respelled(text: str) -> str:
     r"""One notation for open ends (`]2, 5[`), ratios (`3 to 4`) and sets without some of their elements."""
-    text = _OUTWARD.sub(lambda m: f"{'(' if m[1] == ']' else '['}{m[2]}{')' if m[3] == '[' else ']'}", text)
+    text = _OUTWARD.sub(_inward, text)
     return _MINUS_SET.sub(r"\1 \\setminus ", _TO.sub(":", text))
+
+
+def _inward(ends: re.Match[str]) -> str:
+    if "," not in ends[2] and ";" not in ends[2]:
+        return ends[0]
+    return ("(" if ends[1] == "]" else "[") + ends[2] + (")" if ends[3] == "[" else "]")
 
 
 class _Spans:
@@ -221,7 +229,8 @@ def _matrix(text: str, depth: int) -> Answer:
 
 _MATRIX = re.compile(
     r"([^&]*?)\s*[(\[]?\s*\\begin\s*\{(?:[bpB]?matrix|smallmatrix|array)\*?\}\s*(?:\{[clr|]*\})?(.*)"
-    r"\\end\s*\{(?:[bpB]?matrix|smallmatrix|array)\*?\}\s*[)\]]?", re.DOTALL
+    r"\\end\s*\{(?:[bpB]?matrix|smallmatrix|array)\*?\}\s*[)\]]?",
+    re.DOTALL,
 )
 _ROW_END = re.compile(r"\\\\(?:\s*\[[\d.]+(?:ex|em|pt|cm|mm)\])?")
 

@@ -68,7 +68,9 @@ _MAGNITUDES = {"dozen": 12, "hundred": 100} | {
     word: 10**power for word, power in (("thousand", 3), ("million", 6), ("billion", 9), ("trillion", 12))
 }
 _MAGNITUDE = re.compile(
-    rf"(?<=[\d}}])\s*(?:\\text\s*\{{\s*({'|'.join(_MAGNITUDES)})\b\s*(?:([a-z][a-z ]*)\}}|\}})|({'|'.join(_MAGNITUDES)})\b)"
+    r"(?<=[\d}])\s*(?:\\text\s*\{\s*(NAMES)\b\s*(?:([a-z][a-z ]*)\}|\})|(NAMES)\b)".replace(
+        "NAMES", "|".join(_MAGNITUDES)
+    )
 )
 _PERCENT = re.compile(r"\s*(?:\\%|%|\\text\s*\{\s*(?:\\?%|per ?cent)\s*\})$")
 

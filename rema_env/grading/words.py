@@ -30,7 +30,8 @@ _SUFFIX = re.compile(
     re.DOTALL,
 )
 _EMPTY = re.compile(
-    r"(?:[a-z]\s*(?:\\in|=)\s*)?(?:\\emptyset|Ø)|\\\{\s*\\\}|(?:there (?:is|are) )?no (?:real |integer |such )?(?:solutions?|values?|numbers?|roots?)"
+    r"(?:[a-z]\s*(?:\\in|=)\s*)?(?:\\emptyset|Ø)|\\\{\s*\\\}"
+    r"|(?:there (?:is|are) )?no (?:real |integer |such )?(?:solutions?|values?|numbers?|roots?)"
     r"(?: exists?)?|(?:the )?empty(?: set)?|none"
 )
 _SAME = {"dne": "does not exist", "infinitely many solutions": "infinitely many"}
@@ -93,9 +94,9 @@ def same_words(gold: str, said: str) -> bool:
     gold_plain, said_plain = plain(gold), plain(said)
     if _ARTICLE.sub("", gold_plain, count=1) == _ARTICLE.sub("", said_plain, count=1):
         return True
-    option = _OPTION.fullmatch(gold_plain)
-    if option:
-        return _option(said) == option[1]
+    letter = _OPTION.fullmatch(gold_plain)
+    if letter:
+        return option(said) == letter[1]
     if as_number(gold) is not None and as_number(gold) == said_plain:
         return True
     gold_items, said_items = _items(gold_plain), _items(said_plain)
@@ -108,7 +109,12 @@ def _items(text: str) -> list[str]:
     return [item.strip(" ()") for item in re.split(r",\s*(?:and|or)?|\band\b|\bor\b|;", text) if item.strip(" ()")]
 
 
-def _option(said: str) -> str | None:
+def labelled_option(gold: str) -> str | None:
+    """The letter of a golden answer such as `(C) 12`, in lower case, or None."""
+    return option(gold) if _LABELLED_OPTION.fullmatch(_NOISE.sub("", gold).strip()) else None
+
+
+def option(said: str) -> str | None:
     """The one option letter that is said, in lower case, or None."""
     bare = plain(said)
     match = _OPTION.fullmatch(bare) or _NAMED_OPTION.fullmatch(bare)
@@ -122,7 +128,7 @@ def _option(said: str) -> str | None:
 
 def spread(text: str) -> str:
     r"""With the numbers and signs in a `\text{}` group outside it: `\text{2 and 5}` is `2 \text{ and } 5`."""
-    return _TEXT.sub(lambda group: _WORDS.sub(r"\\text{\g<0>}", group[1]), without_option(text))
+    return _TEXT.sub(lambda group: _WORDS.sub(r"\\text{\g<0>}", group[1].rstrip(" .,;:")), without_option(text))
 
 
 def without_name(said: str) -> str:
@@ -132,6 +138,7 @@ def without_name(said: str) -> str:
 
 def without_option(said: str) -> str:
     """`(C) 12` is 12 where the golden answer is a number."""
+    said = re.sub(r"^\\text\s*\{([^{}]*)\}$", r"\1", said)
     labelled = _LABELLED_OPTION.fullmatch(re.sub(r"^\\text\s*\{\s*(\(?[A-Z][).:]\s*)\}", r"\1", said))
     return labelled[3] if labelled else said
 

@@ -66,6 +66,29 @@ def test_bytes_that_are_no_text_are_a_bad_row(tmp_path: Path, capsys: pytest.Cap
     assert "line 1: not UTF-8" in err
 
 
+def test_a_byte_order_mark_is_no_part_of_the_first_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "rows.jsonl").write_bytes(b'\xef\xbb\xbf{"answer": "3", "response": "\\\\boxed{3}"}\r\n')
+    assert main([str(tmp_path / "rows.jsonl")]) == 0
+    assert graded(capsys)[0] == [{"id": 1, "score": 1.0, "outcome": "right"}]
+
+
+@pytest.mark.parametrize("answer", ["NaN", "Infinity", "1e400"])
+def test_a_number_that_is_none_is_a_bad_row(tmp_path: Path, capsys: pytest.CaptureFixture[str], answer: str) -> None:
+    row = f'{{"id": 1, "answer": {answer}, "response": "nan"}}'
+    assert main([write(tmp_path / "rows.jsonl", [row])]) == 1
+    assert "line 1: " in graded(capsys)[1]
+
+
+@pytest.mark.parametrize(
+    "option", ["--time-limit nan", "--time-limit inf", "--memory-limit inf", "--grader token_f1 --rtol 0.1"]
+)
+def test_an_option_without_sense_is_refused_in_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    assert main([write(tmp_path / "rows.jsonl", []), *option.split()]) == 2
+    assert graded(capsys)[1].startswith("error: ")
+
+
 def test_columns_and_graders_can_be_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], obedient: Grader) -> None:
     path = write(tmp_path / "rows.jsonl", [{"key": 7, "gold": "x", "output": "x"}])
     columns = ["--id-column", "key", "--answer-column", "gold", "--response-column", "output"]
