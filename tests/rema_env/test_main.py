@@ -136,3 +136,12 @@ def test_an_environment_that_does_not_load_is_listed_with_its_fault(
         registry, "_offered", lambda: {"broken_v0": EntryPoint("broken_v0", "nowhere:env", "rema.envs")}
     )
     assert "broken_v0: environment 'broken_v0' is offered as nowhere:env, which does not load" in said(capsys, "list")
+
+
+def test_a_reader_that_leaves_is_no_error_to_tell() -> None:
+    command = [sys.executable, "-m", "rema_env", "list"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
