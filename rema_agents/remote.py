@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from rema_agents.chat import split_reasoning
 from rema_agents.gate import Gate
-from rema_agents.server import Server
+from rema_agents.server import Server, TooLong
 from rema_agents.types import Completion, SamplingParams
 from rema_agents.weight_files import WeightFiles
 from rema_env.transcript import Finish, Message
@@ -182,18 +182,12 @@ class RemoteSeat:
         self._share_thinking = share_thinking
 
     async def say(self, observation: Mapping[str, Any], *, gate: Gate) -> Message:
-        """The server's next message; finish `aborted` where it did not answer in time."""
+        """The server's next message; finish `aborted` where it did not answer in time, `context_full` without room."""
         messages = [dict(message) for message in observation["messages"]]
-        answer = await self._server.ask(
-            lambda client: client.chat.completions.create(
-                model=self._server.model,
-                messages=messages,  # type: ignore[arg-type]
-                max_tokens=self._params.max_tokens,
-                temperature=self._params.temperature,
-                top_p=self._params.top_p,
-                stop=list(self._params.stop_strings) or None,
-            )
-        )
+        try:
+            answer = await self._server.ask(lambda client: self._chat(client, messages))
+        except TooLong:
+            return Message("", Finish.CONTEXT_FULL)
         if answer is None:
             return Message("", Finish.ABORTED)
         choice = answer.choices[0]
@@ -201,3 +195,13 @@ class RemoteSeat:
         text = choice.message.content or ""
         reasoning, rest = split_reasoning(text)
         return Message(text, finish) if self._share_thinking else Message(rest, finish, reasoning)
+
+    async def _chat(self, client: openai.AsyncOpenAI, messages: Sequence[Mapping[str, str]]) -> Any:
+        return await client.chat.completions.create(
+            model=self._server.model,
+            messages=messages,  # type: ignore[arg-type]
+            max_tokens=self._params.max_tokens,
+            temperature=self._params.temperature,
+            top_p=self._params.top_p,
+            stop=list(self._params.stop_strings) or None,
+        )

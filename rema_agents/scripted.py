@@ -27,7 +27,7 @@ class ScriptedSampler:
     def __init__(self, tokenizer: PreTrainedTokenizerBase, speak: Callable[[str, int], str]) -> None:
         self._tokenizer = tokenizer
         self._speak = speak
-        self._weight_version = 0
+        self._weight_version = -1  # of no weights at all
 
     async def sample(
         self, prompt_ids: Sequence[int], params: SamplingParams, *, dialogue: int, gate: Gate

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
@@ -12,6 +13,10 @@ if TYPE_CHECKING:
     import openai
 
 T = TypeVar("T")
+
+
+class TooLong(ValueError):
+    """The server has no room for a chat."""
 
 
 class Server:
@@ -61,6 +66,7 @@ class Server:
         """What the server answers; None, and a warning the first time, where every attempt was lost.
 
         Raises:
+            TooLong: the chat and the tokens asked for do not fit into the model's context.
             ValueError: the server refuses the request as such.
         """
         return await self._loop.wait(self._ask(request))
@@ -91,7 +97,8 @@ class Server:
         except RetryError as error:
             self._say_lost(error.last_attempt.exception())
         except openai.APIStatusError as error:
-            raise ValueError(f"{self.base_url} refuses the request: {error.message}") from error
+            kind = TooLong if re.search("context.length", error.message) else ValueError
+            raise kind(f"{self.base_url} refuses the request: {error.message}") from error
         return None
 
     async def _only_model(self) -> str:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from tests.served import Served
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # read by torch when a test first imports it
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -36,3 +41,12 @@ def smollm2() -> Path:
     from benchmarks.smollm2 import cache_folder, smollm2
 
     return smollm2(cache_folder())
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A small model behind a real `vllm serve`, which takes weights; tests with it belong to the xdist group vllm."""
+    from tests.served import serve
+
+    with serve(tmp_path_factory.mktemp("served")) as server:
+        yield server

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 
 from algos import evaluate, grpo
 from algos.config import CommandConfig, EvalConfig, LimitsConfig, ModelConfig
 from algos.evaluate import EvaluateConfig
-from algos.samplers import Room, sampler_kind, servers_of
+from algos.samplers import Room, connect, sampler_kind, servers_of
 from algos.scoring import Precision
+from rema_agents.remote import NoTokenIds
+from rema_agents.server import Server
+from tests.rema_agents.test_remote import completion, script
+
+__all__ = ["script"]  # a fixture
 
 BOTH, URL, OTHER = ("meta", "reasoner"), "http://localhost:8000/v1", "https://elsewhere/v1"
 CPU, GPU = (Precision(torch.device(kind), torch.float32) for kind in ("cpu", "cuda"))
@@ -84,3 +92,20 @@ def test_samplers_have_room_for_the_longest_message_of_training_and_evaluation()
     assert Room.of(longer) == Room(130, 7)
     shorter = EvaluateConfig(limits=limits, evaluation=EvalConfig(eval_max_completion_length=5))
     assert Room.of(shorter) == Room(110, 7)
+
+
+def test_a_server_that_speaks_text_only_seats_the_frozen_and_is_refused_to_learners(script: Callable[..., Any]) -> None:
+    url = script(completion(None, {"a": -1.0})).url
+    with pytest.raises(NoTokenIds, match="frozen seats and evaluation only"):
+        connect(url, learns=True)
+    with pytest.warns(UserWarning, match="gives no token ids.*the seats there speak text"):
+        server = connect(url, learns=False)
+    assert isinstance(server, Server)
+    server.close()
+
+
+def test_a_server_that_takes_no_weights_is_refused_to_learners_by_what_it_lacks(script: Callable[..., Any]) -> None:
+    colder, warmer = (completion([5], {"a": first, "b": -2.0}) for first in (-1.0, -1.5))
+    url = script(colder, warmer).url
+    with pytest.raises(ValueError, match="evaluation only: training needs a way to take weights"):
+        connect(url, learns=True)

@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 
 from algos import evaluate, grpo
+from algos.config import flatten, parse
+from algos.models import model_folder
+from algos.run_folder import RunFolder
+from algos.team import Policy, Team
 from algos.verify import main
+from algos.world import make_world
+from rema_agents.chat import ChatCodec
+from rema_agents.scripted import ScriptedSampler
 
 SMALL = ["--problems-per-step", "2", "--num-generations", "4", "--eval-num-problems", "8", "--save-steps", "1"]
 
@@ -92,3 +99,21 @@ def test_what_cannot_be_verified_is_said_with_exit_code_2(tmp_path: Path, capsys
     code, out = verified(tmp_path, capsys)
     assert code == 2
     assert "config.yaml: there is no such file" in out
+
+
+def test_an_evaluation_of_a_script_is_exact_to_the_token_and_has_no_weights_to_compare_with(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = parse(evaluate.EvaluateConfig, ["embedded", "--max-prompt-length", "200"], prog="test")
+    evaluation, world = evaluate.Evaluation.of(config), make_world(config.env)
+    codec = ChatCodec.from_pretrained(model_folder("embedded", "policy"))
+    sampler = ScriptedSampler(codec.tokenizer, lambda prompt, dialogue: f"{dialogue} [FINISH]")
+    policy = Policy("policy", (), "embedded", codec, sampler)
+    seats = evaluation.seats(Team(dict.fromkeys(world.agents, policy)), temperature=1.0)
+    problems = [world.problems.draw(0, n) for n in range(4)]
+    folder = RunFolder(tmp_path / "kept")
+    folder.write_config({**flatten(config), "model_name_or_path": "embedded"})
+    folder.write_evaluation("scripted", evaluation.play(seats, problems))
+    code, out = verified(tmp_path / "kept", capsys)
+    assert (code, out.splitlines()[-1]) == (0, "all episodes fit together")
+    assert "4 episodes, 8 calls, no weights for them on disk" in out

