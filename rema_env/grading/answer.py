@@ -11,11 +11,23 @@ from rema_env.grading.units import Unit
 
 @dataclass(frozen=True)
 class Quantity:
-    """One number or formula. `expr` is None where only math-verify can read `source` (integrals, limits)."""
+    """One number or formula. `expr` is None where only math-verify can read `source` (integrals, limits).
+
+    Quantities are equal by what they say, however it is spelled: `x_1` and `x_{1}`.
+    """
 
     expr: Expr | None
     source: str
     unit: Unit | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Quantity) and self._said() == other._said()
+
+    def __hash__(self) -> int:
+        return hash(self._said())
+
+    def _said(self) -> tuple[Expr | str, Unit | None]:
+        return (self.source if self.expr is None else self.expr, self.unit)
 
 
 @dataclass(frozen=True)

@@ -138,8 +138,8 @@ def without_name(said: str) -> str:
 
 def without_option(said: str) -> str:
     """`(C) 12` is 12 where the golden answer is a number."""
-    said = re.sub(r"^\\text\s*\{([^{}]*)\}$", r"\1", said)
-    labelled = _LABELLED_OPTION.fullmatch(re.sub(r"^\\text\s*\{\s*(\(?[A-Z][).:]\s*)\}", r"\1", said))
+    bare = re.sub(r"^\\text\s*\{([^{}]*)\}$", r"\1", said)
+    labelled = _LABELLED_OPTION.fullmatch(re.sub(r"^\\text\s*\{\s*(\(?[A-Z][).:]\s*)\}", r"\1", bare))
     return labelled[3] if labelled else said
 
 

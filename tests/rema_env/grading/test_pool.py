@@ -108,6 +108,19 @@ def test_a_worker_killed_while_it_starts_is_replaced(obedient: Grader, make_pool
     assert future.result().outcome is Outcome.RIGHT
 
 
+def test_workers_killed_again_and_again_cost_answers_and_raise_nothing(
+    obedient: Grader, make_pool: MakePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = make_pool(workers=1)
+    grade = pooled(obedient, pool=pool)
+    assert grade(Problem("1", "?", "5"), "5").score == 1.0
+    os.kill(pool.pids()[0], signal.SIGKILL)
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "executable", "/bin/false")
+        assert grade(Problem("1", "?", "5"), "5").outcome is Outcome.CRASHED
+    assert grade(Problem("1", "?", "5"), "5").score == 1.0
+
+
 def test_a_worker_that_died_while_idle_costs_nothing(obedient: Grader, make_pool: MakePool) -> None:
     pool = make_pool(workers=1)
     grade = pooled(obedient, pool=pool)
