@@ -21,7 +21,7 @@ _CLOCK = re.compile(r"(\d{1,2})(?:\s*:\s*(\d\d))?(?:\s*:\s*(\d\d))?\s*([ap])?\.?
 _PREFIX = re.compile(
     r"^(?:\\(?:therefore|Rightarrow|to)\b\s*|(?:\\text\s*\{)?\s*(?:(?:so|thus|therefore|hence|the|final|answer|answers"
     r"|solution|solutions|value|result|point|points|exactly|is|are|equals?)\b[\s:,]*)+(?:\}\s*)?"
-    r"|\\text\s*\{[A-Za-z ]*:\s*\}\s*)",
+    r"|\\text\s*\{(?![^{}]*\b(?:no|not|never|wrong|incorrect|except|unless|maybe|guess)\b)[A-Za-z ]*:\s*\}\s*)",
     re.IGNORECASE,
 )
 _SUFFIX = re.compile(
