@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,18 @@ import pytest
 from algos.run_folder import RunFolder
 
 
+def holding(text: str) -> Callable[[Path], None]:
+    """Fills a folder with one file."""
+
+    def fill(path: Path) -> None:
+        (path / "weights").write_text(text)
+
+    return fill
+
+
 def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run")
-    folder.write_folder("best", lambda path: (path / "weights").write_text("old") and None)
+    folder.write_folder("best", holding("old"))
 
     def fails(path: Path) -> None:
         (path / "weights").write_text("new")
@@ -20,7 +30,7 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No space left"):
         folder.write_folder("best", fails)
     assert (folder.path / "best" / "weights").read_text() == "old"
-    folder.write_folder("best", lambda path: (path / "weights").write_text("new") and None)
+    folder.write_folder("best", holding("new"))
     assert (folder.path / "best" / "weights").read_text() == "new"
     assert {path.name for path in folder.path.iterdir()} == {"best"}
 

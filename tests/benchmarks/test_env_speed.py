@@ -5,6 +5,7 @@ import json
 import pytest
 
 from benchmarks import env_speed
+from rema_env.views import scripted
 
 
 def test_it_prints_a_table_and_one_json_object_last(capsys: pytest.CaptureFixture[str]) -> None:
@@ -20,5 +21,5 @@ def test_the_agents_take_four_rounds_and_answer_rightly() -> None:
     env = env_speed.make_env()
     env.reset(seed=1)
     for _ in range(env_speed.TURNS):
-        env.step(env_speed.scripted(env.last()[0]))
+        env.step(scripted(env.last()[0]))
     assert env.rewards == {"meta_0": 1.0, "reasoner_0": 1.0}
