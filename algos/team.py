@@ -151,7 +151,7 @@ def make_team(
     for name, (folder, codec) in codecs.items():
         own = tuple(agent for agent in learning if names[agent] == name)
         sampler = (
-            connect(servers[name], learns=name in learners, room=room)
+            connect(servers[name], codec, learns=name in learners, room=room)
             if name in servers
             else make_sampler(kind, folder, precision, config=config, room=room, seed=seed)
         )

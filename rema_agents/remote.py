@@ -12,6 +12,7 @@ chat completions: for frozen partners and evaluation.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +26,11 @@ from rema_env.transcript import Finish, Message
 if TYPE_CHECKING:
     import openai
     from torch import Tensor
+    from transformers import PreTrainedTokenizerBase
 
 _RELOADS = "rema_agents.vllm.Reload"
 _PROBE = (1, 2, 3)  # not 0, which is padding in many models and says nothing
+_TEXT = "Compute (3+4)*2 modulo 10. The answer is \\boxed{4}, as naïve as it looks."
 
 
 class NoTokenIds(ValueError):
@@ -87,6 +90,19 @@ class RemoteSampler:
             raise ValueError(
                 f"{self._server.base_url} can serve frozen seats and evaluation only: training needs "
                 + " and ".join(lacks)
+            )
+
+    def check_tokens(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Raise ValueError where the server takes text apart otherwise. One that does not tell is taken at its word."""
+        body = {"model": self._server.model, "prompt": _TEXT, "add_special_tokens": False}
+        try:
+            told = self._server.ask_now(lambda c: c.post(f"{self._root}/tokenize", cast_to=str, body=body))
+        except ValueError:  # no such route
+            return
+        if told is not None and json.loads(told)["tokens"] != tokenizer(_TEXT, add_special_tokens=False)["input_ids"]:
+            raise ValueError(
+                f"{self._server.base_url} serves a model with other tokens than {tokenizer.name_or_path}: name the "
+                "model folder that it serves"
             )
 
     def update_weights(self, named_tensors: Iterable[tuple[str, Tensor]], version: int) -> None:

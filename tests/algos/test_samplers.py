@@ -16,6 +16,7 @@ from algos.scoring import Precision
 from rema_agents.remote import NoTokenIds
 from rema_agents.server import Server
 from tests.rema_agents.test_remote import completion, script
+from tests.served import CODEC
 
 __all__ = ["script"]  # a fixture
 
@@ -97,15 +98,21 @@ def test_samplers_have_room_for_the_longest_message_of_training_and_evaluation()
 def test_a_server_that_speaks_text_only_seats_the_frozen_and_is_refused_to_learners(script: Callable[..., Any]) -> None:
     url = script(completion(None, {"a": -1.0})).url
     with pytest.raises(NoTokenIds, match="frozen seats and evaluation only"):
-        connect(url, learns=True)
+        connect(url, CODEC, learns=True)
     with pytest.warns(UserWarning, match="gives no token ids.*the seats there speak text"):
-        server = connect(url, learns=False)
+        server = connect(url, CODEC, learns=False)
     assert isinstance(server, Server)
     server.close()
 
 
 def test_a_server_that_takes_no_weights_is_refused_to_learners_by_what_it_lacks(script: Callable[..., Any]) -> None:
     colder, warmer = (completion([5], {"a": first, "b": -2.0}) for first in (-1.0, -1.5))
-    url = script(colder, warmer).url
+    url = script(colder, warmer, (404, {})).url
     with pytest.raises(ValueError, match="evaluation only: training needs a way to take weights"):
-        connect(url, learns=True)
+        connect(url, CODEC, learns=True)
+
+
+def test_a_server_with_other_tokens_is_refused(script: Callable[..., Any]) -> None:
+    colder, warmer = (completion([5], {"a": first, "b": -2.0}) for first in (-1.0, -1.5))
+    with pytest.raises(ValueError, match=r"serves a model with other tokens than .*: name the model folder"):
+        connect(script(colder, warmer, {"tokens": [1, 2, 3], "count": 3}).url, CODEC, learns=False)

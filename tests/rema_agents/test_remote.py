@@ -20,6 +20,7 @@ from rema_agents.types import SamplingParams, Seat
 from rema_env.transcript import Ending, Finish, Message
 from tests.rema_agents import contract
 from tests.rema_agents.contract import PROMPTS, ask_all, params, random_llama
+from tests.rema_agents.templates import tokenizer_of
 from tests.rema_agents.test_hf import ContinuedEnv
 from tests.rema_agents.test_play import PROBLEMS, Watched
 from tests.rema_agents.test_vllm import publish_and_compare
@@ -60,6 +61,9 @@ def test_a_server_that_gives_all_and_takes_weights_can_be_trained(subject: contr
     assert isinstance(subject.sampler, RemoteSampler)
     assert (subject.sampler.gives_logps, subject.sampler.takes_weights) == (True, True)
     subject.sampler.check_trainable()
+    subject.sampler.check_tokens(CODEC.tokenizer)
+    with pytest.raises(ValueError, match="serves a model with other tokens than"):
+        subject.sampler.check_tokens(tokenizer_of("chatml"))
 
 
 @needs_vllm

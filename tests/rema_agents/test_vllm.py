@@ -189,7 +189,7 @@ def test_an_engine_that_slept_and_never_took_weights_wakes_up_with_those_it_star
     sampler.sleep()
     ask_all(sampler, [(PROMPTS[0], params())] * 2)
     sampler.close()
-    assert engine.asked == ["sleep 1", "wake_up None", "generate", "generate", "shutdown", "close sockets"]
+    assert engine.asked == ["sleep 1", "wake_up", "generate", "generate", "shutdown", "close sockets"]
 
 
 def test_a_length_that_the_model_does_not_take_is_refused_with_how_much_to_lower(tmp_path: Path) -> None:
