@@ -46,6 +46,8 @@ _TO_HOST, _GONE = 1, 2
 """Levels of sleep: weights wait in host memory, or go, where there is a folder to take them from."""
 
 _DEATHS_IN_A_ROW = 3
+_SECONDS_TO_END = 20.0
+"""An engine needs about 5 s to end; one that is killed earlier leaves what it shared with its worker lying in memory."""
 
 
 class Reload:
@@ -267,7 +269,7 @@ class VLLMSampler:
 
 async def _put_down(engine: Any) -> None:
     """Stop an engine and close the sockets that vLLM leaves open."""
-    engine.shutdown()
+    engine.shutdown(timeout=_SECONDS_TO_END)
     await asyncio.sleep(0)
     engine.engine_core.resources.ctx.destroy(linger=0)
 

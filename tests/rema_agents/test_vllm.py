@@ -125,7 +125,7 @@ class FakeEngine:
 
         return noted
 
-    def shutdown(self) -> None:
+    def shutdown(self, timeout: float) -> None:
         self.asked.append("shutdown")
 
     async def generate(self, *arguments: Any) -> Any:
