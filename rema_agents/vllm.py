@@ -47,7 +47,7 @@ _TO_HOST, _GONE = 1, 2
 
 _DEATHS_IN_A_ROW = 3
 _SECONDS_TO_END = 20.0
-"""An engine needs about 5 s to end; one that is killed earlier leaves what it shared with its worker lying in memory."""
+"""An engine needs about 5 s to end; one that is killed earlier leaves memory that it shared with its worker."""
 
 
 class Reload:
