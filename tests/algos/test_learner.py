@@ -131,10 +131,12 @@ def test_log_probabilities_are_taken_under_the_temperature_used() -> None:
         agents=("meta_0",),
     )
 
-    def forward(ids_BT: Tensor, before_BT: Tensor, token_N: Tensor, temperature: float, entropy: bool) -> Any:
+    def forward(
+        ids_BT: Tensor, before_BT: Tensor, token_N: Tensor, temperature: float, entropy: bool, state_BT: None
+    ) -> Any:
         assert before_BT.tolist() == [[True, True, False]]
         head_VH = logits[:, None]
-        return token_logps(torch.ones(2, 1), head_VH, None, token_N, temperature=temperature, entropy=entropy)
+        return *token_logps(torch.ones(2, 1), head_VH, None, token_N, temperature=temperature, entropy=entropy), None
 
     out = score(forward, rows, torch.device("cpu"), temperature=0.6, entropy=True)
     hot = torch.log_softmax(logits / 0.6, -1)
