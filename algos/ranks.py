@@ -50,7 +50,7 @@ def start() -> None:
     if os.environ.get("LOCAL_WORLD_SIZE", os.environ.get("LOCAL_SIZE", str(count()))) == str(count()):
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo" if os.path.exists("/sys/class/net/lo") else "lo0")
     os.environ.setdefault("LOCAL_RANK", "0")
-    if "RANK" in os.environ:
+    if {"RANK", "MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys():
         dist.init_process_group(backend, timeout=PATIENCE)
     else:
         store = dist.HashStore()  # type: ignore[attr-defined]  # a rendezvous that never leaves this process

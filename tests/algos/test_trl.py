@@ -105,4 +105,4 @@ def test_the_loss_and_its_gradient_are_trls(
     ours_grad, theirs_grad = (
         torch.cat([g.flatten() for g in torch.autograd.grad(value, weights)]) for value in (ours, theirs)
     )
-    assert float((ours_grad - theirs_grad).norm() / theirs_grad.norm()) < 1e-6
+    assert float((ours_grad - theirs_grad).norm() / theirs_grad.norm()) < 5e-6  # the gradients are float32
