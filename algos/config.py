@@ -1,29 +1,19 @@
-"""What a run is told: groups of flags, presets, YAML files, and how they are laid over each other.
+"""What a run is told: groups of flags, each a frozen dataclass whose fields are named as their flags.
 
-Command line over `--config` file over `--preset` over defaults; unknown keys are refused. Fields are named as their
-flags. The defaults are those that a 7B run needs.
+The defaults are those that a 7B run needs; `algos.presets` holds others by name, and `algos.command_line` lays a
+command line, a file and a preset over them.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import os
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import tyro
-import yaml
 from tyro.conf import OmitArgPrefixes as Flat
 
-from algos.presets import PRESETS
 from algos.schedule import rounds_at
-
-C = TypeVar("C", bound="CommandConfig")
 
 
 def _json_object(args: list[str]) -> dict[str, Any]:
@@ -340,185 +330,3 @@ class TrainConfig(CommandConfig):
 def _at_least(name: str, value: float, least: float) -> None:
     if value < least:
         raise ValueError(f"--{name.replace('_', '-')} must be at least {least}, got {value}")
-
-
-def flatten(config: CommandConfig) -> dict[str, Any]:
-    """All settings by flag name (with underscores), plain YAML values."""
-    flat: dict[str, Any] = {}
-    for group in _groups(config):
-        for item in dataclasses.fields(getattr(config, group)):
-            value = getattr(getattr(config, group), item.name)
-            flat[item.name] = list(value) if isinstance(value, tuple) else value
-    return flat
-
-
-def _groups(config: CommandConfig) -> list[str]:
-    return [f.name for f in dataclasses.fields(config) if dataclasses.is_dataclass(getattr(config, f.name))]
-
-
-def lay_over(config: C, settings: Mapping[str, Any], source: str) -> C:
-    """`config` with the named settings changed. Raises ValueError for a name that it does not have.
-
-    Args:
-        settings: flag name (with underscores) -> value.
-        source: where they come from, for the message.
-    """
-    group_of = {item.name: group for group in _groups(config) for item in dataclasses.fields(getattr(config, group))}
-    changes: dict[str, dict[str, Any]] = {}
-    for name, value in settings.items():
-        name = name.replace("-", "_")
-        if name not in group_of:
-            raise ValueError(f"{source}: there is no setting {name!r}; there are: {', '.join(sorted(group_of))}")
-        value = tuple(value) if isinstance(value, list) else value
-        changes.setdefault(group_of[name], {})[name] = value
-    groups = {name: dataclasses.replace(getattr(config, name), **change) for name, change in changes.items()}
-    return dataclasses.replace(config, **groups)
-
-
-def parse(
-    config_class: type[C],
-    argv: Sequence[str],
-    *,
-    prog: str,
-    defaults: Callable[[Sequence[str]], C] | None = None,
-) -> C:
-    """The configuration that a command line stands for. A mistake prints one message and exits with code 2.
-
-    Args:
-        defaults: what holds before the command line's own flags; default: class defaults, preset, file.
-    """
-    with exit_on_mistakes(prog):
-        own = [arg for arg in argv if not arg.startswith("--local_rank=")]  # DeepSpeed's launcher adds it
-        args = [_known_flag(arg) for arg in _with_share(own)]
-        default = defaults(args) if defaults else _defaults(config_class, args)
-    return tyro.cli(config_class, args=args, default=default, prog=prog)
-
-
-@contextmanager
-def exit_on_mistakes(prog: str) -> Iterator[None]:
-    """Within: a ValueError is the user's to mend, so its message is printed and the process exits with code 2.
-
-    Of the ranks on one machine the first one prints.
-    """
-    try:
-        yield
-    except ValueError as error:
-        if os.environ.get("LOCAL_RANK", "0") == "0":
-            print(f"{prog}: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
-
-
-def _defaults(config_class: type[C], args: Sequence[str]) -> C:
-    """What holds before the command line's own flags: class defaults, then preset, then file."""
-    path = peek(args, "config")
-    return with_settings(config_class, read_yaml(path) if path else {}, str(path), args)
-
-
-def with_settings(config_class: type[C], settings: Mapping[str, Any], source: str, args: Sequence[str] = ()) -> C:
-    """Class defaults, then the preset that `args` or `settings` name (`embedded` where no model is), then settings."""
-    model = peek(args, "model-name-or-path") or settings.get("model_name_or_path")
-    preset = peek(args, "preset") or settings.get("preset") or (None if model else "embedded")
-    config = config_class()
-    if preset:
-        if preset not in PRESETS:
-            raise ValueError(f"there is no preset {preset!r}; there are: {', '.join(sorted(PRESETS))}")
-        known = flatten(config)
-        config = lay_over(config, {k: v for k, v in PRESETS[preset].items() if k in known}, f"preset {preset}")
-        config = lay_over(config, {"preset": preset}, "preset")
-    return lay_over(config, settings, source)
-
-
-def peek(args: Sequence[str], flag: str) -> str | None:
-    """The value of one flag, read before the full parser runs."""
-    value = None
-    for i, arg in enumerate(args):
-        name, _, rest = arg.partition("=")
-        if name.replace("_", "-") == f"--{flag}":
-            value = rest or (args[i + 1] if i + 1 < len(args) else None)
-    return value
-
-
-def read_yaml(path: str) -> dict[str, Any]:
-    """Settings from a YAML file. Raises ValueError where it is missing or holds something else."""
-    file = Path(path)
-    if not file.is_file():
-        raise ValueError(f"--config {path}: there is no such file")
-    try:
-        settings = yaml.safe_load(file.read_text())
-    except yaml.YAMLError as error:
-        raise ValueError(f"--config {path} is not YAML: {error}") from None
-    if not isinstance(settings, dict):
-        raise ValueError(f"--config {path} must hold settings as `name: value` lines")
-    return settings
-
-
-OTHER_NAMES = {
-    "per-device-train-batch-size": "--problems-per-step and --micro-batch-tokens",
-    "gradient-accumulation-steps": "--micro-batch-tokens (accumulation follows from it)",
-    "num-train-epochs": "--max-steps",
-    "rollout-batch-size": "--problems-per-step",
-    "train-batch-size": "--problems-per-step",
-    "micro-train-batch-size": "--micro-batch-tokens",
-    "n-samples-per-prompt": "--num-generations",
-    "group-size": "--num-generations",
-    "rollout-n": "--num-generations",
-    "max-new-tokens": "--max-completion-length",
-    "generate-max-len": "--max-completion-length",
-    "max-response-length": "--max-completion-length",
-    "prompt-max-len": "--max-prompt-length",
-    "max-turns": "--max-rounds",
-    "max-num-turns": "--max-rounds",
-    "kl-coef": "--beta",
-    "init-kl-coef": "--beta",
-    "kl-loss-coef": "--beta",
-    "kl-ctrl.kl-coef": "--beta",
-    "cliprange": "--epsilon",
-    "clip-ratio": "--epsilon",
-    "clip-ratio-low": "--epsilon",
-    "clip-ratio-high": "--epsilon-high",
-    "eps-clip": "--epsilon",
-    "agg-mode": "--share",
-    "actor-learning-rate": "--learning-rate",
-    "lr": "--learning-rate",
-    "ppo-epochs": "--num-iterations",
-    "ppo-mini-batch-size": "--num-minibatches",
-    "use-vllm": "--sampler vllm",
-    "pretrain": "--model-name-or-path",
-    "model": "--model-name-or-path",
-    "prompt-data": "--dataset-name",
-    "dataset": "--dataset-name",
-    "input-key": "--question-column",
-    "label-key": "--answer-column",
-    "save-path": "--output-dir",
-    "ckpt-path": "--output-dir",
-    "clip-grad": "--max-grad-norm",
-    "max-norm": "--max-grad-norm",
-}
-"""Flags that users of other projects know, and what stands for them here."""
-
-LOSS_TYPES = {"grpo": "trajectory", "dapo": "token", "bnpo": "token", "dr_grpo": "constant"}
-"""TRL's word for a share."""
-
-
-def _with_share(argv: Sequence[str]) -> list[str]:
-    """The arguments with TRL's `--loss-type` put as `--share`. Raises ValueError for a loss type that is no share."""
-    args: list[str] = []
-    words = iter(argv)
-    for arg in words:
-        name, equals, value = arg.partition("=")
-        if name.replace("_", "-") != "--loss-type":
-            args.append(arg)
-            continue
-        word = value if equals else next(words, "")
-        if word not in LOSS_TYPES:
-            raise ValueError(f"--loss-type {word} is no share of the loss; there are: {', '.join(LOSS_TYPES)}")
-        args += ["--share", LOSS_TYPES[word]]
-    return args
-
-
-def _known_flag(arg: str) -> str:
-    """The argument itself; raises ValueError, naming ours, for a flag that only other projects have."""
-    name = arg.removeprefix("--").partition("=")[0].replace("_", "-")
-    if arg.startswith("--") and name in OTHER_NAMES:
-        raise ValueError(f"there is no flag --{name} here; use {OTHER_NAMES[name]}")
-    return arg

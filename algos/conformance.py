@@ -20,7 +20,7 @@ from torch import Tensor
 
 from algos.algorithm import Algorithm
 from algos.batch import Batch
-from algos.config import exit_on_mistakes
+from algos.command_line import exit_on_mistakes
 from algos.exact import AGENTS, Game, Table, expected_gradient, policy_gradient, prepared
 
 TOLERANCE = 1e-6

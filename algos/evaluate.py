@@ -17,16 +17,8 @@ from pettingzoo import AECEnv
 from tyro.conf import OmitArgPrefixes as Flat
 from tyro.conf import Positional
 
-from algos.config import (
-    CommandConfig,
-    EvalConfig,
-    exit_on_mistakes,
-    flatten,
-    lay_over,
-    parse,
-    read_yaml,
-    with_settings,
-)
+from algos.command_line import exit_on_mistakes, flatten, lay_over, parse, read_yaml, with_settings
+from algos.config import CommandConfig, EvalConfig
 from algos.metrics import accuracy, finished
 from algos.prompts import mismatch
 from algos.rollout import play_on_all_ranks

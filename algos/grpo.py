@@ -22,7 +22,8 @@ from torch import Tensor
 from tyro.conf import OmitArgPrefixes as Flat
 
 from algos.algorithm import Algorithm, Metrics, Out
-from algos.config import TrainConfig, parse
+from algos.command_line import parse
+from algos.config import TrainConfig
 from algos.credit import CreditConfig, credit
 from algos.surrogate import Share, SurrogateConfig, reward_less_kl, surrogate_loss
 

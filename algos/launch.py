@@ -12,7 +12,8 @@ from algos import ranks
 from algos.alarms import Alarms
 from algos.algorithm import Algorithm
 from algos.checkpoint import load_checkpoint, read_progress
-from algos.config import TrainConfig, exit_on_mistakes, flatten
+from algos.command_line import exit_on_mistakes, flatten
+from algos.config import TrainConfig
 from algos.console import Console, hush_libraries
 from algos.deepspeed_config import read_deepspeed_file, zero_stage
 from algos.evaluate import Evaluation

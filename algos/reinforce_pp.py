@@ -25,7 +25,8 @@ from torch import Tensor
 from tyro.conf import OmitArgPrefixes as Flat
 
 from algos.algorithm import Algorithm, Metrics, Out
-from algos.config import TrainConfig, parse
+from algos.command_line import parse
+from algos.config import TrainConfig
 from algos.functional import group_advantages, returns_to_go, whiten
 from algos.surrogate import Share, SurrogateConfig, surrogate_loss
 

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 from tyro.conf import OmitArgPrefixes as Flat
 
-from algos.config import CommandConfig, LearnerConfig, exit_on_mistakes, flatten, parse, peek, read_yaml, with_settings
+from algos.command_line import exit_on_mistakes, flatten, parse, peek, read_yaml, with_settings
+from algos.config import CommandConfig, LearnerConfig
 from algos.models import EMBEDDED, model_folder
 from algos.prompts import write_prompts
 

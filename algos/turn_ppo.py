@@ -23,7 +23,8 @@ from torch import Tensor
 from tyro.conf import OmitArgPrefixes as Flat
 
 from algos.algorithm import Algorithm, Metrics, Out
-from algos.config import TrainConfig, parse
+from algos.command_line import parse
+from algos.config import TrainConfig
 from algos.credit import CreditConfig, credit
 from algos.credit.critic import turn_critic
 from algos.functional import turn_sums

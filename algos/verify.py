@@ -21,7 +21,8 @@ from typing import Any
 from pettingzoo import AECEnv
 
 from algos.batch import join_calls, make_batch
-from algos.config import CommandConfig, EvalConfig, exit_on_mistakes, flatten, lay_over, read_yaml
+from algos.command_line import exit_on_mistakes, flatten, lay_over, read_yaml
+from algos.config import CommandConfig, EvalConfig
 from algos.models import model_folder
 from algos.team import policy_names
 from algos.world import make_world

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from algos import grpo, reinforce_pp, turn_ppo
-from algos.config import flatten
+from algos.command_line import flatten
 from algos.credit import CREDITS
 from algos.functional import SHARES
 

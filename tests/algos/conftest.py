@@ -27,7 +27,7 @@ def embedded() -> Path:
 @pytest.fixture(scope="session")
 def episodes(embedded: Path) -> list[Episode]:
     """Four problems, four episodes each, sampled at temperature 0.7."""
-    from algos.config import parse
+    from algos.command_line import parse
 
     config = parse(Config, [], prog="test")
     world = make_world(config.env)

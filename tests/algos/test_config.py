@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from algos.config import TrainConfig, flatten, parse
+from algos.command_line import flatten, parse
+from algos.config import TrainConfig
 from algos.grpo import Config
 
 SMALL = ["--model-name-or-path", "some/model"]

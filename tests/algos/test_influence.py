@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from algos.config import parse
+from algos.command_line import parse
 from algos.grpo import Config
 from algos.influence import influence
 from algos.scoring import Reference

@@ -15,7 +15,7 @@ import torch
 from algos import sft
 from algos.algorithm import Out
 from algos.batch import Batch, make_batch
-from algos.config import parse
+from algos.command_line import parse
 from algos.functional import token_shares
 from algos.learner import Learner
 from algos.lessons import Lesson, Mistakes, make_lessons, play_lessons

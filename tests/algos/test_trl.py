@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from algos.algorithm import Out
-from algos.config import LOSS_TYPES
 from algos.grpo import GRPOConfig, loss
+from algos.other_names import LOSS_TYPES
 from tests.algos.batches import batch_of, weighed
 
 PROMPT, COMPLETION = 5, 7

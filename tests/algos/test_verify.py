@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from algos import evaluate, grpo
-from algos.config import flatten, parse
+from algos.command_line import flatten, parse
 from algos.models import model_folder
 from algos.run_folder import RunFolder
 from algos.team import Policy, Team

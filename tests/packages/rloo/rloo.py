@@ -4,7 +4,8 @@ import sys
 from dataclasses import dataclass
 
 from algos.algorithm import Algorithm
-from algos.config import TrainConfig, parse
+from algos.command_line import parse
+from algos.config import TrainConfig
 from algos.functional import group_advantages
 
 

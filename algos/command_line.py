@@ -1,0 +1,133 @@
+"""From a command line to a configuration: command line over `--config` file over `--preset` over defaults.
+
+Unknown keys are refused, and a mistake is one message and exit code 2.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import tyro
+import yaml
+
+from algos.config import CommandConfig
+from algos.other_names import known_flag, with_share
+from algos.presets import PRESETS
+
+C = TypeVar("C", bound=CommandConfig)
+
+
+def flatten(config: CommandConfig) -> dict[str, Any]:
+    """All settings by flag name (with underscores), plain YAML values."""
+    flat: dict[str, Any] = {}
+    for group in _groups(config):
+        for item in dataclasses.fields(getattr(config, group)):
+            value = getattr(getattr(config, group), item.name)
+            flat[item.name] = list(value) if isinstance(value, tuple) else value
+    return flat
+
+
+def _groups(config: CommandConfig) -> list[str]:
+    return [f.name for f in dataclasses.fields(config) if dataclasses.is_dataclass(getattr(config, f.name))]
+
+
+def lay_over(config: C, settings: Mapping[str, Any], source: str) -> C:
+    """`config` with the named settings changed. Raises ValueError for a name that it does not have.
+
+    Args:
+        settings: flag name (with underscores) -> value.
+        source: where they come from, for the message.
+    """
+    group_of = {item.name: group for group in _groups(config) for item in dataclasses.fields(getattr(config, group))}
+    changes: dict[str, dict[str, Any]] = {}
+    for name, value in settings.items():
+        name = name.replace("-", "_")
+        if name not in group_of:
+            raise ValueError(f"{source}: there is no setting {name!r}; there are: {', '.join(sorted(group_of))}")
+        value = tuple(value) if isinstance(value, list) else value
+        changes.setdefault(group_of[name], {})[name] = value
+    groups = {name: dataclasses.replace(getattr(config, name), **change) for name, change in changes.items()}
+    return dataclasses.replace(config, **groups)
+
+
+def parse(
+    config_class: type[C],
+    argv: Sequence[str],
+    *,
+    prog: str,
+    defaults: Callable[[Sequence[str]], C] | None = None,
+) -> C:
+    """The configuration that a command line stands for. A mistake prints one message and exits with code 2.
+
+    Args:
+        defaults: what holds before the command line's own flags; default: class defaults, preset, file.
+    """
+    with exit_on_mistakes(prog):
+        own = [arg for arg in argv if not arg.startswith("--local_rank=")]  # DeepSpeed's launcher adds it
+        args = [known_flag(arg) for arg in with_share(own)]
+        default = defaults(args) if defaults else _defaults(config_class, args)
+    return tyro.cli(config_class, args=args, default=default, prog=prog)
+
+
+@contextmanager
+def exit_on_mistakes(prog: str) -> Iterator[None]:
+    """Within: a ValueError is the user's to mend, so its message is printed and the process exits with code 2.
+
+    Of the ranks on one machine the first one prints.
+    """
+    try:
+        yield
+    except ValueError as error:
+        if os.environ.get("LOCAL_RANK", "0") == "0":
+            print(f"{prog}: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+
+
+def _defaults(config_class: type[C], args: Sequence[str]) -> C:
+    """What holds before the command line's own flags: class defaults, then preset, then file."""
+    path = peek(args, "config")
+    return with_settings(config_class, read_yaml(path) if path else {}, str(path), args)
+
+
+def with_settings(config_class: type[C], settings: Mapping[str, Any], source: str, args: Sequence[str] = ()) -> C:
+    """Class defaults, then the preset that `args` or `settings` name (`embedded` where no model is), then settings."""
+    model = peek(args, "model-name-or-path") or settings.get("model_name_or_path")
+    preset = peek(args, "preset") or settings.get("preset") or (None if model else "embedded")
+    config = config_class()
+    if preset:
+        if preset not in PRESETS:
+            raise ValueError(f"there is no preset {preset!r}; there are: {', '.join(sorted(PRESETS))}")
+        known = flatten(config)
+        config = lay_over(config, {k: v for k, v in PRESETS[preset].items() if k in known}, f"preset {preset}")
+        config = lay_over(config, {"preset": preset}, "preset")
+    return lay_over(config, settings, source)
+
+
+def peek(args: Sequence[str], flag: str) -> str | None:
+    """The value of one flag, read before the full parser runs."""
+    value = None
+    for i, arg in enumerate(args):
+        name, _, rest = arg.partition("=")
+        if name.replace("_", "-") == f"--{flag}":
+            value = rest or (args[i + 1] if i + 1 < len(args) else None)
+    return value
+
+
+def read_yaml(path: str) -> dict[str, Any]:
+    """Settings from a YAML file. Raises ValueError where it is missing or holds something else."""
+    file = Path(path)
+    if not file.is_file():
+        raise ValueError(f"--config {path}: there is no such file")
+    try:
+        settings = yaml.safe_load(file.read_text())
+    except yaml.YAMLError as error:
+        raise ValueError(f"--config {path} is not YAML: {error}") from None
+    if not isinstance(settings, dict):
+        raise ValueError(f"--config {path} must hold settings as `name: value` lines")
+    return settings

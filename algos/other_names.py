@@ -1,0 +1,76 @@
+"""Names that users of other projects know, and what stands for them here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+OTHER_NAMES = {
+    "per-device-train-batch-size": "--problems-per-step and --micro-batch-tokens",
+    "gradient-accumulation-steps": "--micro-batch-tokens (accumulation follows from it)",
+    "num-train-epochs": "--max-steps",
+    "rollout-batch-size": "--problems-per-step",
+    "train-batch-size": "--problems-per-step",
+    "micro-train-batch-size": "--micro-batch-tokens",
+    "n-samples-per-prompt": "--num-generations",
+    "group-size": "--num-generations",
+    "rollout-n": "--num-generations",
+    "max-new-tokens": "--max-completion-length",
+    "generate-max-len": "--max-completion-length",
+    "max-response-length": "--max-completion-length",
+    "prompt-max-len": "--max-prompt-length",
+    "max-turns": "--max-rounds",
+    "max-num-turns": "--max-rounds",
+    "kl-coef": "--beta",
+    "init-kl-coef": "--beta",
+    "kl-loss-coef": "--beta",
+    "kl-ctrl.kl-coef": "--beta",
+    "cliprange": "--epsilon",
+    "clip-ratio": "--epsilon",
+    "clip-ratio-low": "--epsilon",
+    "clip-ratio-high": "--epsilon-high",
+    "eps-clip": "--epsilon",
+    "agg-mode": "--share",
+    "actor-learning-rate": "--learning-rate",
+    "lr": "--learning-rate",
+    "ppo-epochs": "--num-iterations",
+    "ppo-mini-batch-size": "--num-minibatches",
+    "use-vllm": "--sampler vllm",
+    "pretrain": "--model-name-or-path",
+    "model": "--model-name-or-path",
+    "prompt-data": "--dataset-name",
+    "dataset": "--dataset-name",
+    "input-key": "--question-column",
+    "label-key": "--answer-column",
+    "save-path": "--output-dir",
+    "ckpt-path": "--output-dir",
+    "clip-grad": "--max-grad-norm",
+    "max-norm": "--max-grad-norm",
+}
+"""A flag that only other projects have -> the one here."""
+
+LOSS_TYPES = {"grpo": "trajectory", "dapo": "token", "bnpo": "token", "dr_grpo": "constant"}
+"""TRL's word for a share."""
+
+
+def with_share(argv: Sequence[str]) -> list[str]:
+    """The arguments with TRL's `--loss-type` put as `--share`. Raises ValueError for a loss type that is no share."""
+    args: list[str] = []
+    words = iter(argv)
+    for arg in words:
+        name, equals, value = arg.partition("=")
+        if name.replace("_", "-") != "--loss-type":
+            args.append(arg)
+            continue
+        word = value if equals else next(words, "")
+        if word not in LOSS_TYPES:
+            raise ValueError(f"--loss-type {word} is no share of the loss; there are: {', '.join(LOSS_TYPES)}")
+        args += ["--share", LOSS_TYPES[word]]
+    return args
+
+
+def known_flag(arg: str) -> str:
+    """The argument itself; raises ValueError, naming ours, for a flag that only other projects have."""
+    name = arg.removeprefix("--").partition("=")[0].replace("_", "-")
+    if arg.startswith("--") and name in OTHER_NAMES:
+        raise ValueError(f"there is no flag --{name} here; use {OTHER_NAMES[name]}")
+    return arg
