@@ -62,20 +62,19 @@ def hush_libraries() -> None:
 
 def step_line(step: int, total: int, metrics: Mapping[str, float]) -> str:
     """One step in one line: reward, lengths, endings, gradient, sampler against learner, seconds."""
-    lengths = " ".join(
-        f"{name.removesuffix('/completions/mean_length')} {value:.1f}"
-        for name, value in metrics.items()
-        if name.endswith("/completions/mean_length")
-    )
     parts = " ".join(f"{n.removeprefix('time/')} {v:.2f}" for n, v in metrics.items() if n.startswith("time/"))
     return (
         f"step {step}/{total}  reward {metrics['reward']:.3f}  accuracy {metrics['accuracy']:.3f}  "
-        f"finished {metrics['endings/finished']:.0%}  tokens: {lengths}  turns {metrics['turns/mean']:.1f}  "
-        f"grad {_most(metrics, 'grad_norm'):.3f}  clip {_most(metrics, 'clip_ratio/region_mean'):.3f}  "
-        f"gap {_most(metrics, 'sampling/logp_gap_max'):.1e}  {metrics['step_time']:.2f} s ({parts})"
+        f"finished {metrics['endings/finished']:.0%}  tokens: {_each(metrics, 'completions/mean_length', '.1f')}  "
+        f"turns {metrics['turns/mean']:.1f}  grad {_each(metrics, 'grad_norm', '.3f')}  "
+        f"clip {_each(metrics, 'clip_ratio/region_mean', '.3f')}  "
+        f"gap {_each(metrics, 'sampling/logp_gap_max', '.1e')}  {metrics['step_time']:.2f} s ({parts})"
     )
 
 
-def _most(metrics: Mapping[str, float], name: str) -> float:
-    """A metric of the policy that learnt; of several policies the largest."""
-    return max((value for key, value in metrics.items() if key == name or key.endswith(f"/{name}")), default=0.0)
+def _each(metrics: Mapping[str, float], name: str, form: str) -> str:
+    """A metric, or, where roles or policies have one of their own, each of those under its owner; else a dash."""
+    owners = {key.removesuffix(name): value for key, value in metrics.items() if f"/{key}".endswith(f"/{name}")}
+    if len(owners) > 1:
+        owners.pop("", None)
+    return " ".join(f"{owner.removesuffix('/')} {value:{form}}".lstrip() for owner, value in owners.items()) or "-"
