@@ -11,14 +11,15 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 import tyro
 import yaml
 
 from algos.config import CommandConfig
-from algos.other_names import known_flag, with_share
+from algos.other_names import in_our_words, known_flag, with_our_words
 from algos.presets import PRESETS
+from algos.typed import typed
 
 C = TypeVar("C", bound=CommandConfig)
 
@@ -38,20 +39,24 @@ def _groups(config: CommandConfig) -> list[str]:
 
 
 def lay_over(config: C, settings: Mapping[str, Any], source: str) -> C:
-    """`config` with the named settings changed. Raises ValueError for a name that it does not have.
+    """`config` with the named settings changed. Raises ValueError for a name or a value that it cannot have.
 
     Args:
         settings: flag name (with underscores) -> value.
         source: where they come from, for the message.
     """
     group_of = {item.name: group for group in _groups(config) for item in dataclasses.fields(getattr(config, group))}
+    hints = {group: get_type_hints(type(getattr(config, group)), include_extras=True) for group in _groups(config)}
     changes: dict[str, dict[str, Any]] = {}
     for name, value in settings.items():
         name = name.replace("-", "_")
         if name not in group_of:
             raise ValueError(f"{source}: there is no setting {name!r}; there are: {', '.join(sorted(group_of))}")
-        value = tuple(value) if isinstance(value, list) else value
-        changes.setdefault(group_of[name], {})[name] = value
+        group = group_of[name]
+        try:
+            changes.setdefault(group, {})[name] = typed(in_our_words(name, value), hints[group][name])
+        except TypeError as error:
+            raise ValueError(f"{source}: {name} {error}") from None
     groups = {name: dataclasses.replace(getattr(config, name), **change) for name, change in changes.items()}
     return dataclasses.replace(config, **groups)
 
@@ -70,7 +75,7 @@ def parse(
     """
     with exit_on_mistakes(prog):
         own = [arg for arg in argv if not arg.startswith("--local_rank=")]  # DeepSpeed's launcher adds it
-        args = [known_flag(arg) for arg in with_share(own)]
+        args = [known_flag(arg) for arg in with_our_words(own)]
         default = defaults(args) if defaults else _defaults(config_class, args)
     return tyro.cli(config_class, args=args, default=default, prog=prog)
 

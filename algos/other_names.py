@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 OTHER_NAMES = {
     "per-device-train-batch-size": "--problems-per-step and --micro-batch-tokens",
@@ -51,20 +52,32 @@ OTHER_NAMES = {
 LOSS_TYPES = {"grpo": "trajectory", "dapo": "token", "bnpo": "token", "dr_grpo": "constant"}
 """TRL's word for a share."""
 
+WORDS = {"scale_rewards": {"true": "group", "false": "none"}}
+"""Setting -> TRL's word for a choice -> ours."""
 
-def with_share(argv: Sequence[str]) -> list[str]:
-    """The arguments with TRL's `--loss-type` put as `--share`. Raises ValueError for a loss type that is no share."""
+
+def in_our_words(name: str, value: Any) -> Any:
+    """A setting's value, TRL's words for it put as ours."""
+    return WORDS.get(name, {}).get(str(value).lower(), value)
+
+
+def with_our_words(argv: Sequence[str]) -> list[str]:
+    """The arguments with TRL's words put as ours, `--loss-type` as `--share`.
+
+    Raises ValueError for a loss type that is no share.
+    """
     args: list[str] = []
     words = iter(argv)
     for arg in words:
-        name, equals, value = arg.partition("=")
-        if name.replace("_", "-") != "--loss-type":
+        flag, equals, value = arg.partition("=")
+        name = flag.removeprefix("--").replace("-", "_")
+        if name not in ("loss_type", *WORDS):
             args.append(arg)
             continue
         word = value if equals else next(words, "")
-        if word not in LOSS_TYPES:
+        if name == "loss_type" and word not in LOSS_TYPES:
             raise ValueError(f"--loss-type {word} is no share of the loss; there are: {', '.join(LOSS_TYPES)}")
-        args += ["--share", LOSS_TYPES[word]]
+        args += ["--share", LOSS_TYPES[word]] if name == "loss_type" else [flag, in_our_words(name, word)]
     return args
 
 

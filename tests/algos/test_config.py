@@ -11,7 +11,8 @@ import yaml
 
 from algos.command_line import flatten, parse
 from algos.config import TrainConfig
-from algos.grpo import Config
+from algos.grpo import Config, advantages
+from tests.algos.batches import batch_of
 
 SMALL = ["--model-name-or-path", "some/model"]
 
@@ -127,6 +128,50 @@ def test_an_unknown_key_in_a_file_is_refused_and_the_known_ones_named(
     assert "learning_rate" in said
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("scale_rewards: maybe", "scale_rewards must be group, batch or none, got 'maybe'"),
+        ("scale_rewards: 1", "scale_rewards must be group, batch or none, got 1"),
+        ("share: null", "share must be token, trajectory, turn, turn_in_trajectory, turn_sum or constant, got None"),
+        ("zero_stage: true", "zero_stage must be 0, 1, 2 or 3, got True"),
+        ("max_steps: ten", "max_steps must be a whole number, got 'ten'"),
+        ("num_generations: 4.5", "num_generations must be a whole number, got 4.5"),
+        ("learning_rate: fast", "learning_rate must be a number, got 'fast'"),
+        ("dry_run: 'no'", "dry_run must be true or false, got 'no'"),
+        ("bf16: 16", "bf16 must be true or false or null, got 16"),
+        ("dataset_name: 2024", "dataset_name must be text or null, got 2024"),
+        ("eval_datasets: [a.csv, 3]", "eval_datasets must be text, got 3"),
+        ("env_kwargs: operations", "env_kwargs must be a mapping, got 'operations'"),
+    ],
+)
+def test_a_file_can_say_nothing_that_a_flag_could_not(
+    line: str, said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(line)
+    assert f"mine.yaml: {said}" in message(capsys, "--config", str(file))
+
+
+def test_a_file_says_numbers_and_lists_as_people_write_them(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("learning_rate: 1e-6\nbeta: 1\neval_datasets: one.csv\nmax_rounds: 1:0,4:100\n")
+    settings = flatten(grpo("--config", str(file)))
+    assert (settings["learning_rate"], settings["beta"]) == (1e-6, 1.0)
+    assert (settings["eval_datasets"], settings["max_rounds"]) == (["one.csv"], "1:0,4:100")
+
+
+@pytest.mark.parametrize(("word", "ours"), [("false", "none"), ("False", "none"), ("true", "group")])
+def test_scale_rewards_takes_trls_words_and_false_divides_by_nothing(word: str, ours: str, tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(f"scale_rewards: {word}\n")
+    for argv in (["--config", str(file)], ["--scale-rewards", word], [f"--scale_rewards={word}"]):
+        assert grpo(*argv).grpo.scale_rewards == ours
+    pays = batch_of([[0], [0]], reward=[1.0, 0.0], group=[0, 0])
+    adv_BT, _ = advantages(pays, None, config=grpo("--scale-rewards", "false").grpo)
+    assert adv_BT.tolist() == [[0.5], [-0.5]]
+
+
 def test_evaluation_may_be_of_any_size_whatever_the_group_size() -> None:
     config = grpo("--num-generations", "8", "--eval-num-samples", "1", "--eval-num-problems", "3")
     assert (config.evaluation.eval_num_samples, config.evaluation.eval_num_problems) == (1, 3)
@@ -192,7 +237,8 @@ def test_the_papers_multi_turn_settings_are_a_preset() -> None:
 
 
 def test_the_preset_of_a_turn_ratio_is_refused_where_there_is_none(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "--ratio turn_geometric is turn_ppo's" in message(capsys, "--preset", "rema-multi-turn", *SMALL)
+    said = message(capsys, "--preset", "rema-multi-turn", *SMALL)
+    assert "preset rema-multi-turn: ratio must be token or sequence, got 'turn_geometric'" in said
 
 
 @pytest.mark.parametrize(
