@@ -37,19 +37,30 @@ class Precision:
 
 
 def load_model(folder: str, precision: Precision, *, gradient_checkpointing: bool = False) -> nn.Module:
-    """A causal language model without dropout, so that sampling and scoring see the same policy."""
+    """A causal language model without noise, so that sampling and scoring see the same policy."""
     from transformers import AutoModelForCausalLM
 
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=precision.dtype).to(precision.device)
-    for module in model.modules():
-        if isinstance(module, nn.Dropout):
-            module.p = 0.0
-        if isinstance(getattr(module, "attention_dropout", None), float):
-            module.attention_dropout = 0.0
+    silence(model)
     model.config.use_cache = False
     if gradient_checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     return model
+
+
+def silence(model: nn.Module) -> None:
+    """Set every rate of dropout, layer dropping and router jitter to 0.
+
+    Training mode is needed to recompute activations, so evaluation mode cannot do it; and architectures keep their
+    rates in modules of their own, as plain numbers of a layer, or read them from the configuration at each forward.
+    """
+    for module in model.modules():
+        if isinstance(module, nn.modules.dropout._DropoutNd):
+            module.p = 0.0
+        for holder in (module, getattr(module, "config", None)):
+            for name, rate in list(getattr(holder, "__dict__", {}).items()):
+                if isinstance(rate, float) and ("drop" in name or "jitter" in name):
+                    setattr(holder, name, 0.0)
 
 
 class Scorer(nn.Module):
@@ -76,6 +87,11 @@ class Scorer(nn.Module):
         self.chunked = isinstance(self._head, nn.Linear)
         if self.chunked:
             _answers_with_logps(self._head, Shape.of(self._causal.config))
+
+    @property
+    def vocabulary(self) -> int:
+        """How many tokens have an embedding."""
+        return int(self._causal.get_input_embeddings().num_embeddings)
 
     @property
     def _causal(self) -> Any:
@@ -183,6 +199,18 @@ def head_sees_only(model: Any, position_BT: Tensor) -> Iterator[None]:
         yield
     finally:
         handle.remove()
+
+
+def check_ids(batch: Batch, vocabulary: int) -> None:
+    """Raise ValueError, naming token and trajectory, for an id that a model of so many tokens does not have."""
+    out_BT = (batch.ids_BT < 0) | (batch.ids_BT >= vocabulary)
+    if out_BT.any():
+        b, t = torch.nonzero(out_BT)[0].tolist()
+        s = int(batch.trajectory_B[b])
+        raise ValueError(
+            f"token {t} of {batch.agents[int(batch.agent_S[s])]} in episode {int(batch.episode_S[s])} is id "
+            f"{int(batch.ids_BT[b, t])}, but the model has ids 0 to {vocabulary - 1}: sampler and learner need one model"
+        )
 
 
 def score(
