@@ -129,7 +129,10 @@ class Pooled:
         return self._pool
 
     def _known(self, problem: Problem, text: str) -> Grade | None:
-        known: Grade | None = None if self._quick is None else self._quick(problem, text)
+        try:
+            known: Grade | None = None if self._quick is None else self._quick(problem, text)
+        except Exception:  # the workers tell what is wrong, and the run goes on
+            return None
         return known
 
 

@@ -17,7 +17,7 @@ from rema_env.grading.boxed import find_answer
         (r"\boxed{\{1, 2\}}", r"\{1, 2\}"),
         (r"\boxed{\left\{ x \right.} and so on", r"\left\{ x \right."),
         (r"First \boxed{41}. Wait, it is \boxed{12}", "12"),
-        (r"Put it in \boxed{}. ... \boxed{17}", "17"),
+        (r"Mark your solution with \boxed{}. ... \boxed{17}", "17"),
         (r"\boxed{41}. (I used \boxed{} as you asked.)", "41"),
         (r"\boxed{C} ... \boxed{\text{E}}", r"\text{E}"),
         (r"\fbox{41}", "41"),

@@ -156,6 +156,7 @@ def test_a_usable_gold_has_no_fault(answer: str) -> None:
     [
         (r"\boxed{3}", Outcome.RIGHT),
         (r"\boxed{4}", Outcome.WRONG),
+        (r"Mark your solution with \boxed{}. ... \boxed{3}", Outcome.RIGHT),
         ("the answer is 3", Outcome.NO_ANSWER),
         (r"\boxed{\frac{3}", Outcome.NO_ANSWER),
         (r"\boxed{3 \oops 4}", Outcome.UNPARSABLE),
@@ -167,11 +168,15 @@ def test_every_outcome_is_named(text: str, outcome: Outcome) -> None:
     assert GRADE(Problem("1", "?", "3"), text).outcome is outcome
 
 
-def test_grading_in_a_thread_is_the_same_as_in_the_main_one() -> None:
-    problem, text = Problem("1", "?", r"\int_0^1 2x dx"), r"\boxed{1}"
-    here = GRADE(problem, text)
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [(r"\int_0^1 2x dx", r"\boxed{1}"), (r"\frac13", r"\boxed{\frac13}"), ("2", r"\boxed{2}")],
+)
+def test_grading_in_a_thread_is_the_same_as_in_the_main_one(answer: str, said: str) -> None:
+    problem = Problem("1", "?", answer)
+    here = GRADE(problem, said)
     there: list[object] = []
-    thread = threading.Thread(target=lambda: there.append(GRADE(problem, text)))
+    thread = threading.Thread(target=lambda: there.append(GRADE(problem, said)))
     thread.start()
     thread.join()
     assert there == [here]
@@ -191,3 +196,9 @@ def test_a_timeout_raised_by_math_verify_is_not_an_exception_here(monkeypatch: p
 
 def test_a_bare_fraction_needs_no_box_around_the_gold() -> None:
     assert score(r"\dfrac{9}{14}", r"\frac{9}{14}") == 1.0
+
+
+def test_the_last_box_counts_whole_with_the_braces_in_it() -> None:
+    grade = GRADE(Problem("1", "?", "E"), r"\boxed{C} ... \boxed{\text{E}}")
+    assert (grade.score, grade.extracted) == (1.0, r"\text{E}")
+    assert GRADE(Problem("1", "?", "C"), r"\boxed{C} ... \boxed{\text{E}}").score == 0.0

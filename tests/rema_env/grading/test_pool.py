@@ -192,13 +192,6 @@ def test_asyncio_goes_on_while_answers_are_graded(obedient: Grader, make_pool: M
     assert [result.outcome for result in results] == [Outcome.WRONG] * 4
 
 
-def test_a_tower_in_a_batch_leaves_the_others_right(make_pool: MakePool) -> None:
-    tower = r"\boxed{\dfrac{6^{\left(6^{\left(6^{\left(6^6\right)}\right)} - 4\right)} - 6}{16}}"
-    grade = pooled(load("math"), pool=make_pool(time_limit=2))
-    texts = [r"\boxed{3}"] * 3 + [tower] + [r"\boxed{3}"] * 4
-    assert [result.score for result in grade.grade_all((EASY, text) for text in texts)] == [1, 1, 1, 0, 1, 1, 1, 1]
-
-
 def test_a_grader_that_workers_cannot_import_is_refused_with_the_way_out() -> None:
     with pytest.raises(ValueError, match=r"module of its own.*package\.module:function"):
         pooled(lambda problem, text: Grade(1.0, Outcome.RIGHT))
