@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from algos.group_pay import pay_groups
-from algos.groups import grafted, stems, success_rate, vary
+from algos.groups import by_group, grafted, stems, success_rate, vary
 from algos.memory import mending
 from algos.rollout import play_on_all_ranks
 from algos.schedule import rounds_at
@@ -58,14 +58,6 @@ def teaches(run: Run, group: Sequence[Episode]) -> bool:
     """Whether dynamic sampling keeps a group: rewards that vary and a success rate within the bounds asked for."""
     low, high = run.config.sampling.bounds
     return vary(group) and low <= success_rate(group) <= high
-
-
-def by_group(episodes: Sequence[Episode]) -> list[list[Episode]]:
-    """The episodes of each group, in the order in which the groups first appear."""
-    groups: dict[int, list[Episode]] = {}
-    for episode in episodes:
-        groups.setdefault(episode.group, []).append(episode)
-    return list(groups.values())
 
 
 def numbered(groups: Sequence[Sequence[Episode]]) -> list[Episode]:

@@ -92,6 +92,14 @@ def paid_by_branches(batch: Batch, episodes: Sequence[Episode]) -> Batch:
     return replace(batch, reward_S=torch.tensor(reward, dtype=batch.reward_S.dtype))
 
 
+def by_group(episodes: Sequence[Episode]) -> list[list[Episode]]:
+    """The episodes of each group, in the order in which the groups first appear."""
+    groups: dict[int, list[Episode]] = {}
+    for episode in episodes:
+        groups.setdefault(episode.group, []).append(episode)
+    return list(groups.values())
+
+
 def vary(group: Sequence[Episode]) -> bool:
     """Whether the rewards of some agent differ within a group."""
     agents = group[0].rewards

@@ -26,7 +26,7 @@ from algos.batch import Batch, deal
 from algos.config import LearnerConfig
 from algos.deepspeed_config import deepspeed_config, zero_stage
 from algos.lora import Adapter
-from algos.scoring import Precision, Scorer, load_model, score, score_all, value_all
+from algos.scoring import Precision, Scorer, check_ids, load_model, score, score_all, value_all
 
 Loss = Callable[[Out, Batch], tuple[Tensor, Metrics]]
 
@@ -156,7 +156,12 @@ class Learner:
         self._grad_norm = float(nn.utils.clip_grad_norm_(parameters, limit))
 
     def logp(self, batch: Batch) -> Tensor:
-        """logp_BT [nats] of the sampled tokens under the present weights, on the CPU, without gradients."""
+        """logp_BT [nats] of the sampled tokens under the present weights, on the CPU, without gradients.
+
+        Raises:
+            ValueError: a token's id is not in the model's vocabulary.
+        """
+        check_ids(batch, self.scorer.vocabulary)
         tokens = self.config.micro_batch_tokens
         self._wear()
         return score_all(self.engine, batch, self.precision.device, temperature=self.temperature, tokens=tokens)
@@ -216,7 +221,7 @@ class Learner:
         return {"grad_norm": norm, "learning_rate": learning_rate}
 
     def _finite(self) -> bool:
-        grads = (p.grad for p in self.model.parameters() if p.grad is not None)
+        grads = (p.grad for p in self.scorer.parameters() if p.grad is not None)
         return all(ranks.gather(all(bool(torch.isfinite(grad).all()) for grad in grads)))
 
     def update(self, minibatch: Batch, loss: Loss) -> dict[str, float]:
@@ -246,6 +251,11 @@ class Learner:
         for name, parameter in self.model.named_parameters():
             with self._whole(parameter):
                 yield name, parameter.detach()
+
+    @property
+    def holds_all(self) -> bool:
+        """Whether this process can give its weights without the other ranks."""
+        return self._stage < 3 or ranks.count() == 1
 
     def _whole(self, parameter: nn.Parameter) -> Any:
         return self._deepspeed.zero.GatheredParameters([parameter]) if self._stage == 3 else nullcontext()

@@ -80,9 +80,20 @@ def updated(run: Run, policy: Policy, batch: Batch, episodes: Sequence[Episode],
                 skipped += 1
                 offending = sorted({int(batch.episode_S[s]) for s in error.trajectories})
                 report_skipped(run, step, len(updates) + skipped, [episodes[e] for e in offending])
+            except Exception as error:
+                number = len(updates) + skipped + 1
+                error.add_note(f"in update {number} of step {step}, learning from {told(part, episodes)}")
+                raise
     names = sorted({"loss", "grad_norm"}.union(*updates))  # also where every group agreed and nothing was updated
     means = {name: float(np.mean([update[name] for update in updates] or [0.0])) for name in names}
     return means | {"update/count": float(len(updates)), "update/skipped": float(skipped)}
+
+
+def told(part: Batch, episodes: Sequence[Episode]) -> str:
+    """How many episodes a minibatch comes from, and the problems they are on."""
+    numbers = sorted({int(part.episode_S[s]) for s in part.trajectory_B})
+    names = dict.fromkeys(episodes[e].problem.id for e in numbers)
+    return f"{len(numbers)} episodes on {', '.join(map(repr, names))}"
 
 
 def compared(run: Run, batch: Batch, episodes: Sequence[Episode]) -> Batch:

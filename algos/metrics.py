@@ -12,7 +12,7 @@
 | `turns/mean` | messages of an episode |
 | `endings/NAME`, `grading/OUTCOME` | part of episodes |
 | `actions/NAME/level` | with JSON actions: mean level of the problems for which the planner took that action |
-| `frac_reward_zero_std` | part of groups whose rewards agree, which teach nothing |
+| `frac_reward_zero_std` | part of groups in which every agent's rewards agree, which teach nothing |
 | `sampling/logp_gap_max`, `sampling/logp_gap_mean` | between sampler and learner, at sampled tokens [nats] |
 """
 
@@ -24,6 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from algos.batch import Batch
+from algos.groups import by_group, vary
 from rema_agents.types import Episode
 from rema_env.actions import ACTIONS, level_by_action
 from rema_env.transcript import Ending, Finish, role_of
@@ -33,14 +34,11 @@ def episode_metrics(episodes: Sequence[Episode]) -> dict[str, float]:
     """All metrics of the table but those of sampler against learner."""
     if not episodes:
         raise ValueError("there is no episode to measure")
-    reward = [float(np.mean(list(e.rewards.values()))) for e in episodes]
-    groups: dict[int, list[float]] = defaultdict(list)
-    for episode, value in zip(episodes, reward, strict=True):
-        groups[episode.group].append(value)
+    groups = by_group(episodes)
     metrics = {
-        "reward": float(np.mean(reward)),
-        "reward_std": float(np.mean([np.std(values, ddof=len(values) > 1) for values in groups.values()])),
-        "frac_reward_zero_std": float(np.mean([max(values) == min(values) for values in groups.values()])),
+        "reward": float(np.mean([_pay(e) for e in episodes])),
+        "reward_std": float(np.mean([np.std([_pay(e) for e in group], ddof=len(group) > 1) for group in groups])),
+        "frac_reward_zero_std": float(np.mean([not vary(group) for group in groups])),
         "accuracy": accuracy(episodes),
         "turns/mean": float(np.mean([len(e.transcript.turns) for e in episodes])),
     }
@@ -53,6 +51,10 @@ def episode_metrics(episodes: Sequence[Episode]) -> dict[str, float]:
     for agent in episodes[0].rewards:
         metrics |= _role_metrics(episodes, agent, lengths[agent])
     return metrics
+
+
+def _pay(episode: Episode) -> float:
+    return float(np.mean(list(episode.rewards.values())))
 
 
 def action_metrics(episodes: Sequence[Episode]) -> dict[str, float]:

@@ -209,7 +209,7 @@ def check_ids(batch: Batch, vocabulary: int) -> None:
         s = int(batch.trajectory_B[b])
         raise ValueError(
             f"token {t} of {batch.agents[int(batch.agent_S[s])]} in episode {int(batch.episode_S[s])} is id "
-            f"{int(batch.ids_BT[b, t])}, but the model has ids 0 to {vocabulary - 1}: sampler and learner need one model"
+            f"{int(batch.ids_BT[b, t])}, but the model has 0 to {vocabulary - 1}: sampler and learner need one model"
         )
 
 

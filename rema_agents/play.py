@@ -8,6 +8,7 @@ environment is closed.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import nullcontext
@@ -173,7 +174,7 @@ class _Dialogue:
         env = self._env
         for agent in env.agent_iter():
             _, reward, terminated, truncated, info = env.last(observe=False)
-            self._rewards[agent] = self._rewards.get(agent, 0.0) + float(reward)
+            self._rewards[agent] = self._rewards.get(agent, 0.0) + _finite(agent, reward)
             if terminated or truncated:
                 self._infos[agent] = info
                 self._ending = _ending_told(info, truncated)
@@ -235,6 +236,13 @@ class _Dialogue:
             terms={agent: dict(told.get("terms", {})) for agent, told in self._infos.items()},
             info={key: value for key, value in info.items() if key not in ("ending", "terms")},
         )
+
+
+def _finite(agent: str, reward: float) -> float:
+    """A reward as it is: one that is no number would spread to all that it is compared with."""
+    if not math.isfinite(reward):
+        raise ValueError(f"the environment pays {agent} {reward}, which is no finite number")
+    return float(reward)
 
 
 def _ending_told(info: Mapping[str, Any], truncated: bool) -> Ending:

@@ -121,20 +121,29 @@ def test_a_full_disk_keeps_the_last_good_checkpoint_and_says_so(
     assert [line["step"] for line in metrics(folder)] == [1, 2]
 
 
-def test_a_crash_names_the_checkpoint_to_go_on_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    update = Learner.update
+def test_a_crash_names_step_problems_and_checkpoint_and_the_run_goes_on_from_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    update, folder = Learner.update, tmp_path / "run"
     seen: list[None] = []
 
     def fails(self: Learner, *args: Any) -> Any:
         seen.append(None)
-        if len(seen) == 2:
+        if len(seen) == 5:
             raise KeyError("a bug")
         return update(self, *args)
 
     monkeypatch.setattr(Learner, "update", fails)
+    argv = ["--save-steps", "2", "--zero-advantage", "keep"]
     with pytest.raises(KeyError) as error:
-        run(tmp_path / "run", "--max-steps", "3", "--save-steps", "1")
-    assert f"{tmp_path / 'run' / 'checkpoint-1'} is whole" in error.value.__notes__[0]
+        run(folder, *argv, "--max-steps", "6")
+    learning, checkpoint = error.value.__notes__
+    played = dict.fromkeys(e.problem.id for e in read_episodes(folder / "episodes" / "step-000005.jsonl"))
+    assert learning == f"in update 1 of step 5, learning from 16 episodes on {', '.join(map(repr, played))}"
+    assert f"{folder / 'checkpoint-4'} is whole" in checkpoint
+    run(folder, *argv, "--max-steps", "6", "--resume-from-checkpoint", "latest")
+    assert [line["step"] for line in metrics(folder)] == [1, 2, 3, 4, 5, 6]
+    assert len(seen) == 7  # steps 5 and 6 alone were made again
 
 
 def test_out_of_memory_names_the_limit_to_lower() -> None:

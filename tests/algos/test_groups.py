@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from algos.batch import make_batch
-from algos.collect import by_group, numbered
-from algos.groups import by_context, grafted, paid_by_branches, stems, success_rate, vary
+from algos.collect import numbered
+from algos.groups import by_context, by_group, grafted, paid_by_branches, stems, success_rate, vary
 from algos.overlong import cut, penalised
 from rema_agents.types import Call, Completion, Episode
 from rema_env.transcript import Ending, Finish, Message, Problem, Transcript, Turn

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from algos.batch import make_batch
@@ -55,6 +57,15 @@ def test_metrics_are_those_counted_by_hand() -> None:
     assert (got["meta/completions/clipped_ratio"], got["reasoner/completions/clipped_ratio"]) == (0, 0.25)
     assert (got["meta/empty_ratio"], got["reasoner/empty_ratio"]) == (0, 0.25)
     assert got["reasoner/reward"] == got["reasoner/reward/answer"] == 0.25
+
+
+def test_a_group_that_agrees_is_counted_and_one_in_which_only_the_roles_means_agree_is_not() -> None:
+    agree = [episode(1.0, 0) for _ in range(4)]
+    assert episode_metrics(agree)["frac_reward_zero_std"] == 1.0
+    assert episode_metrics(agree)["reward_std"] == 0.0
+    first, second = ({"meta_0": pay, "reasoner_0": 1 - pay} for pay in (1.0, 0.0))
+    crossed = [replace(agree[0], rewards=first), replace(agree[1], rewards=second)]
+    assert episode_metrics(crossed)["frac_reward_zero_std"] == 0.0
 
 
 def test_a_cut_message_is_logged_with_its_length_though_it_may_not_be_trained_on() -> None:

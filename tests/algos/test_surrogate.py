@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import torch
 
 from algos import grpo, reinforce_pp, turn_ppo
 from algos.algorithm import Out
-from algos.batch import Batch
+from algos.batch import Batch, micro_batches
 from algos.surrogate import CLIPS, RATIOS, SurrogateConfig, reward_less_kl, surrogate_loss
 from tests.algos.batches import batch_of, on_policy, weighed
 
@@ -101,6 +102,72 @@ def test_padding_has_no_part_in_ratio_loss_or_gradient(ratio: str) -> None:
     assert logp_BT.grad is not None
     assert logp_BT.grad.tolist() == [[0.0, T(-1.0), 0.0]]
     assert float(scalars["clip_ratio/region_mean"]) == 0.0
+
+
+@pytest.mark.parametrize("share", ["token", "trajectory", "turn", "turn_in_trajectory", "turn_sum"])
+@pytest.mark.parametrize("ratio", RATIOS)
+def test_where_nothing_is_trained_loss_and_gradient_are_0_and_not_nan(ratio: str, share: str) -> None:
+    data = on_policy(batch_of([[-1, -1], [-1, -1]]), 1.0, share)
+    data = data.with_tensors(ref_logp_BT=torch.ones(2, 2, dtype=torch.float64))
+    logp_BT = torch.zeros(2, 2, dtype=torch.float64, requires_grad=True)
+    got, scalars = surrogate_loss(Out(logp_BT), data, ratio, SurrogateConfig(beta=0.1))
+    got.backward()
+    assert float(got.detach()) == 0.0
+    assert {float(scalar) for scalar in scalars.values()} == {0.0}
+    assert logp_BT.grad is not None
+    assert logp_BT.grad.tolist() == [[0.0, 0.0]] * 2
+
+
+@pytest.mark.parametrize("estimator", ["k2", "k3"])
+@pytest.mark.parametrize("placeholder", [1.0, -200.0, 200.0])
+def test_what_stands_in_for_masked_log_probabilities_is_in_no_sum_and_no_metric(
+    placeholder: float, estimator: Any
+) -> None:
+    def scalars(at_masked: float) -> dict[str, float]:
+        data = on_policy(batch_of([[0, -1, 0, -1]]), 1.0, "token").with_tensors(
+            old_logp_BT=torch.tensor([[-1.0, at_masked, -1.0, at_masked]], dtype=torch.float64),
+            ref_logp_BT=torch.tensor([[-1.5, at_masked, -1.0, at_masked]], dtype=torch.float64),
+        )
+        out = Out(torch.tensor([[-0.5, 0.0, -1.0, 0.0]], dtype=torch.float64))
+        config = SurrogateConfig(beta=0.1, kl_estimator=estimator)
+        got, told = surrogate_loss(out, data, "token", config)
+        return {"loss": float(got), **{name: float(scalar) for name, scalar in told.items()}}
+
+    assert scalars(placeholder) == scalars(0.0)
+    assert scalars(placeholder)["clip_ratio/region_mean"] == 0.5
+
+
+@pytest.mark.parametrize("tokens", [1, 3, 4, 9, 10, 12, 18, 1000])
+@pytest.mark.parametrize("rows", [[3, 9], [1, 2, 4, 5], [3, 3, 3, 3], [1] * 12])
+def test_three_tokens_of_loss_0_9_and_nine_of_0_1_have_the_mean_0_3_in_every_split(
+    rows: list[int], tokens: int
+) -> None:
+    turn = [[0] * n + [-1] * (max(rows) - n) for n in rows]
+    dear_BT = (torch.tensor(turn) >= 0).flatten().cumsum(0).reshape(len(rows), -1) <= 3
+    data = on_policy(batch_of(turn), torch.where(dear_BT, -0.9, -0.1).double(), "token")
+    data = replace(data, length_B=torch.tensor(rows))
+    parts = [data.rows(index) for index in micro_batches(data, tokens)]
+    assert sum(value(part, part.old_logp_BT.tolist(), "token") for part in parts) == T(0.3)
+    assert len(parts) > 1 or tokens >= 12
+
+
+@pytest.mark.parametrize(
+    ("ratio", "expected"),
+    [
+        ("token", [math.exp(0.2) / 4, math.exp(0.4) / 4, math.exp(-0.1) / 4, math.exp(0.5) / 4]),
+        ("turn_geometric", [math.exp(0.5 / 3) / 6] * 3 + [math.exp(0.5) / 2]),
+        ("turn_arithmetic", [math.exp(0.2) / 6, math.exp(0.4) / 6, math.exp(-0.1) / 6, math.exp(0.5) / 2]),
+    ],
+)
+def test_a_token_pulls_by_its_own_ratio_or_by_its_turns_whichever_the_reading_says(
+    ratio: str, expected: list[float]
+) -> None:
+    data = on_policy(batch_of(TURNS), 1.0, "token" if ratio == "token" else "turn")
+    logp_BT = torch.tensor(LOG_RATIOS, dtype=torch.float64, requires_grad=True)
+    got, _ = surrogate_loss(Out(logp_BT), data, ratio, SurrogateConfig(epsilon=10))
+    got.backward()
+    assert logp_BT.grad is not None
+    assert (-logp_BT.grad)[0].tolist() == T(expected)
 
 
 def test_clip_ratios_tell_both_sides_apart() -> None:

@@ -235,6 +235,16 @@ def test_an_error_of_the_environment_names_the_problem_and_is_raised_as_itself()
     assert caught.value.__notes__ == ["while playing problem 'p3', turn 4"]
 
 
+@pytest.mark.parametrize("pay", [float("nan"), float("inf")])
+def test_a_reward_that_is_no_number_is_refused_with_agent_and_problem(pay: float) -> None:
+    def spoilt(problem: Problem, text: str) -> Grade:
+        return Grade(pay if problem.id == "p3" else 1.0, Outcome.RIGHT)
+
+    with pytest.raises(ValueError, match=f"pays meta_0 {pay}, which is no finite number") as caught:
+        play(lambda: Watched(spoilt), lambda n: seats(), PROBLEMS)
+    assert caught.value.__notes__ == ["while playing problem 'p3', turn 4"]
+
+
 def test_an_error_of_a_seat_stops_the_others() -> None:
     class Broken:
         async def say(self, observation: Any, *, gate: Gate) -> str:
