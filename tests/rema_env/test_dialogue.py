@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -60,7 +63,7 @@ def test_every_ending_is_named(messages: list[str], arguments: dict[str, Any], e
     env = play(messages, **arguments)
     assert env.transcript.ending == ending
     assert [str(turn.message) for turn in env.transcript.turns] == [str(m) for m in messages]
-    for agent in env.agents:
+    for agent in env.possible_agents:
         assert env.terminations[agent] is (ending == "finished")
         assert env.truncations[agent] is (ending is not None and ending != "finished")
         assert env.infos[agent].get("ending") == ending
@@ -323,6 +326,30 @@ def test_a_seed_decides_the_order_of_draws_and_a_pinned_problem_takes_none() -> 
     assert questions(7) == questions(7) == questions(7, pinned=True)
     assert questions(7) != questions(8)
     assert len(set(questions(7))) > 1
+
+
+SEVEN = """
+import rema_env
+env = rema_env.math_v0(max_rounds=2)
+for start in (7, None, None, 7):
+    env.reset(seed=start)
+    print(env.unwrapped.transcript.problem.question)
+for agent in env.possible_agents:
+    for space in (env.action_space(agent), env.observation_space(agent)):
+        space.seed(7)
+        print([space.sample() for _ in range(2)])
+"""
+
+
+def test_a_seed_gives_the_same_questions_and_samples_in_every_process() -> None:
+    outputs = {
+        subprocess.check_output([sys.executable, "-c", SEVEN], text=True, env={**os.environ, "PYTHONHASHSEED": number})
+        for number in ("1", "2")
+    }
+    (output,) = outputs
+    first, second, third, again, *_ = output.splitlines()
+    assert first == again
+    assert len({first, second, third}) > 1
 
 
 def test_environments_without_a_seed_differ() -> None:

@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import rema_env
+from rema_env.factory import EnvFactory
 from rema_env.grading import load
 from rema_env.process import PROCESSES, process_named
 from rema_env.roles import BOX, FINISH_FLAG, JUDGE_PROMPTS, MATH_PROMPTS, QA_PROMPTS, VERDICT, digest, system_prompts
@@ -64,6 +66,20 @@ def test_every_role_of_every_process_has_a_prompt_that_shows_its_tags(
     assert prompts[name].keys() == set(process_named(name).roles)
     assert example in prompts[name]["reasoner"]
     assert any(FINISH_FLAG.text in text for text in prompts[name].values()) is (name == "multi_turn")
+
+
+@pytest.mark.parametrize("name", PROCESSES)
+@pytest.mark.parametrize(
+    ("task", "answer"), [(rema_env.math_v0, "42"), (rema_env.judge_v0, "A"), (rema_env.qa_v0, "Paris")], ids=str
+)
+def test_the_example_in_the_prompt_is_right_and_in_form(task: EnvFactory, answer: str, name: str) -> None:
+    env = task.raw_env(process=name, rewards={"answer": 1.0, "format": 0.5})
+    env.reset(options={"problem": Problem("q", "Which?", answer, extra={"answer_a": "a", "answer_b": "b"})})
+    example = env.tag.example(answer)
+    assert example in env.system_prompts["reasoner"]
+    while env.transcript.ending is None:
+        env.step(FINISH_FLAG.text if env.agent_selection == "meta_0" else example)
+    assert set(env.rewards.values()) == {1.5}
 
 
 @given(
