@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from algos.batch import Batch, join_calls, make_batch, micro_batches, minibatches
+from rema_agents.chat import ChatCodec
 from rema_agents.types import Call, Completion, Episode
 from rema_env.transcript import Ending, Finish, Problem, Transcript
+from tests.rema_agents.templates import tokenizer_of
 
 AGENTS = ("meta_0", "reasoner_0")
 
@@ -41,10 +43,54 @@ def test_a_prompt_that_was_rewritten_begins_a_new_row() -> None:
     assert second.turn.tolist() == [-1, -1, -1, -1, -1, 1]
 
 
-def test_a_mask_longer_than_its_completion_is_a_hard_error_that_names_the_sample() -> None:
-    bad = Call("meta_0", 0, (1,), Completion((2, 3), (-1.0,), Finish.STOP))
-    with pytest.raises(ValueError, match="meta_0, turn 0: 2 sampled ids but 1 log-prob"):
+@pytest.mark.parametrize(("ids", "others"), [(2, 1), (9, 11), (128, 140)])
+def test_ids_and_log_probabilities_of_different_length_are_a_hard_error_that_names_the_sample(
+    ids: int, others: int
+) -> None:
+    bad = Call("meta_0", 0, (1,), Completion((2,) * ids, (-1.0,) * others, Finish.STOP))
+    with pytest.raises(ValueError, match=f"meta_0, turn 0: {ids} sampled ids but {others} log-prob"):
         join_calls([bad])
+
+
+def test_a_template_that_drops_thinking_trains_each_turn_on_the_prompt_that_it_saw() -> None:
+    codec = ChatCodec(tokenizer_of("qwen3"))
+    chat = [{"role": "user", "content": "2+2?"}]
+    first = call("meta_0", 0, [*codec.prompt_ids(chat)], [*codec.reply_ids("<think>\nadd\n</think>\n\n4")])
+    chat += [{"role": "assistant", "content": "4"}, {"role": "user", "content": "3+3?"}]
+    with pytest.warns(UserWarning, match="rewrites earlier messages"):
+        second = call("meta_0", 2, [*codec.prompt_ids(chat, [first])], [*codec.reply_ids("6")])
+    rows = join_calls([first, second])
+    assert len(rows) == 2
+    for turn, (row, made) in enumerate(zip(rows, (first, second), strict=True)):
+        prompt, sampled = made.prompt_ids, made.completion.token_ids
+        assert row.ids.tolist() == [*prompt, *sampled]
+        assert row.turn.tolist() == [-1] * len(prompt) + [turn] * len(sampled)
+
+
+def test_ids_that_would_be_encoded_otherwise_are_trained_as_they_were_sampled() -> None:
+    words = tokenizer_of("chatml")
+    pieces, joined = [words("1")["input_ids"][0], words("2")["input_ids"][0]], words("12")["input_ids"]
+    assert len(joined) == 1, "the case needs a tokenizer that joins the two"
+    made = call("meta_0", 0, [5], pieces)
+    (row,) = join_calls([made])
+    assert made.completion.token_ids == tuple(pieces)
+    assert row.ids[row.turn >= 0].tolist() == pieces
+    assert len(row.ids) == len(row.turn) == len(row.sampled_logp) == 3
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+def test_an_end_is_trained_where_it_was_sampled_and_never_forged_where_a_message_was_cut(stopped: bool) -> None:
+    codec = ChatCodec(tokenizer_of("chatml"))
+    (end,) = codec.reply_ids("")
+    said = codec.reply_ids("4")[: None if stopped else -1]
+    chat = [{"role": "user", "content": "2+2?"}]
+    first = call("meta_0", 0, [*codec.prompt_ids(chat)], [*said])
+    chat += [{"role": "assistant", "content": "4"}, {"role": "user", "content": "3+3?"}]
+    (row,) = join_calls([first, call("meta_0", 2, [*codec.prompt_ids(chat, [first])], [*codec.reply_ids("6")])])
+    after = len(first.prompt_ids) + len(codec.reply_ids("4")) - 1
+    assert row.ids[after] == end, "the chat goes on behind an end in either case"
+    assert row.turn[after] == (0 if stopped else -1)
+    assert row.turn[row.turn >= 0].tolist() == [0] * len(said) + [1] * 2
 
 
 sampled_ids = st.lists(st.integers(0, 5), max_size=4)
@@ -63,10 +109,11 @@ def test_every_sampled_token_and_no_other_is_trained(
     assert trained == [(k, i) for k, (sampled, _, _) in enumerate(turns) for i in sampled]
 
 
-def test_a_stop_token_that_equals_padding_is_trained_when_it_was_sampled() -> None:
-    rows = [call("meta_0", 0, [5], [6, 0, 0]), call("reasoner_0", 1, [5, 5], [6, 6, 6, 6])]
+def test_a_stop_token_that_equals_padding_is_trained_where_it_was_sampled_and_nowhere_else() -> None:
+    rows = [call("meta_0", 0, [9], [5, 6, 0]), call("reasoner_0", 1, [9], [5, 6, 7, 8, 9])]
     batch = make_batch([episode(rows)], AGENTS)
-    assert batch.trained_BT.tolist() == [[False, True, True, True, False, False], [False, False, *[True] * 4]]
+    assert batch.ids_BT[0].tolist() == [9, 5, 6, 0, 0, 0]
+    assert batch.trained_BT[0, 1:].tolist() == [True, True, True, False, False]
     assert batch.length_B.tolist() == [4, 6]
 
 
@@ -141,3 +188,16 @@ def test_a_batch_is_never_written_to_and_names_what_it_lacks() -> None:
     part = more.rows(torch.tensor([0]))
     assert part.adv_BT.shape == part.ids_BT.shape == (1, int(batch.length_B[0]))
     assert len(part.value_S) == 20
+
+
+def test_rows_that_are_cut_shorter_are_cut_in_every_tensor() -> None:
+    rows = [call("meta_0", 0, [1] * 8, [2] * length) for length in (132, 120)]
+    batch = make_batch([episode([row], group=g) for g, row in enumerate(rows)], ["meta_0"])
+    batch = batch.with_tensors(old_logp_BT=batch.sampled_logp_BT, value_BK=torch.zeros(2, 1))
+    assert batch.ids_BT.shape == (2, 140)
+    part = batch.rows(torch.tensor([1]))
+    tensors = {**vars(part), **part.more}
+    assert {name: tensors[name].shape for name in tensors if name.endswith("_BT")} == dict.fromkeys(
+        ("ids_BT", "turn_BT", "sampled_logp_BT", "old_logp_BT"), (1, 128)
+    )
+    assert int(part.trained_BT.sum()) == 120
