@@ -94,24 +94,24 @@ def say_result(console: Console, summary: dict[str, Any]) -> None:
         )
 
 
-def check(config: TrainConfig) -> None:
-    """Refuse what contradicts itself, with the numbers. Raises ValueError."""
-    n, problems = ranks.count(), config.sampling.problems_per_step
+def check(config: TrainConfig, *, n: int, bf16: bool) -> None:
+    """Refuse what contradicts itself, with the numbers, for a run of `n` ranks. Raises ValueError."""
+    problems = config.sampling.problems_per_step
     if problems % n:
         below = problems - problems % n
         raise ValueError(
             f"--problems-per-step {problems} does not divide by {n} ranks, and a group of episodes is never divided: "
             f"choose {f'{below} or ' if below else ''}{below + n}"
         )
-    read_deepspeed_file(config.learner, bf16=bool(config.model.bf16), ranks=n)
+    read_deepspeed_file(config.learner, bf16=bf16, ranks=n)
     if config.model.lora_rank and config.model.team == "separate" and zero_stage(config.learner) == 3:
         raise ValueError("--lora-rank with --team separate shares one base, which --zero-stage 3 cannot part: use 2")
 
 
 def dry_run(config: TrainConfig, algorithm: Algorithm, console: Console) -> None:
     """Say what a step consists of and the memory it needs. Raises ValueError for a plan that cannot fit."""
-    check(config)
     gpus = Gpus.parse(config.run.gpus or f"{ranks.count()}x80GB")
+    check(config, n=gpus.count, bf16=config.model.bf16 is not False)
     agents = make_world(config.env).agents
     names = policy_names(config.model, agents)
     learning = {names[agent] for agent in learning_agents(config.model, agents)}
@@ -130,7 +130,12 @@ def dry_run(config: TrainConfig, algorithm: Algorithm, console: Console) -> None
 
 def prepare(config: TrainConfig, algorithm: Algorithm, console: Console, command: str) -> Run:
     """All parts of a run, models last; taken up from a checkpoint where it is told to."""
-    check(config)
+    from algos.learner import check_deepspeed
+    from algos.scoring import Precision
+
+    bf16 = Precision.here(config.model.bf16).bf16
+    check(config, n=ranks.count(), bf16=bf16)
+    check_deepspeed(config.learner, bf16=bf16)
     check_group_rewards(config.sampling.group_rewards)
     world = make_world(config.env)
     evaluation = Evaluation.of(config)

@@ -60,6 +60,17 @@ def start_deepspeed() -> Any:
     return deepspeed
 
 
+def check_deepspeed(config: LearnerConfig, *, bf16: bool) -> None:
+    """Let DeepSpeed itself read a user's file, before anything is loaded. Raises ValueError where it refuses."""
+    if config.deepspeed is None:
+        return
+    deepspeed, told = start_deepspeed(), deepspeed_config(config, bf16=bf16, ranks=ranks.count())
+    try:
+        deepspeed.DeepSpeedConfig(told)
+    except (ValueError, AssertionError, deepspeed.runtime.config.DeepSpeedConfigError) as error:
+        raise ValueError(f"--deepspeed {config.deepspeed}: {' '.join(str(error).split())}") from None
+
+
 class Learner:
     """One policy's weights, optimizer and schedule.
 
@@ -98,7 +109,7 @@ class Learner:
         self._needs_entropy, self._needs_value = "entropy" in needs, "value" in needs
         self._rests = False
         self._stage = zero_stage(config)
-        told = deepspeed_config(config, bf16=precision.dtype == torch.bfloat16, ranks=ranks.count())
+        told = deepspeed_config(config, bf16=precision.bf16, ranks=ranks.count())
         self.adapter = self._adapter(folder, told, lora, name, base) if lora else None
         self.model: nn.Module = self.adapter.model if self.adapter else self._load(folder, told)
         self.scorer = Scorer(self.model, values=self._needs_value) if base is None else base.scorer

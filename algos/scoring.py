@@ -27,6 +27,11 @@ class Precision:
     device: torch.device
     dtype: torch.dtype
 
+    @property
+    def bf16(self) -> bool:
+        """Whether it computes in bfloat16."""
+        return self.dtype == torch.bfloat16
+
     @classmethod
     def here(cls, bf16: bool | None) -> Precision:
         """The local rank's GPU, else the CPU; `bf16` None means: on GPUs yes, on a CPU no."""

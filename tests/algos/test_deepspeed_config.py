@@ -52,6 +52,22 @@ def test_the_file_decides_the_stage_where_the_flag_does_not(tmp_path: Path) -> N
         ({"gradient_clipping": 0.1}, "sets gradient_clipping to 0.1, but --max-grad-norm is 1.0"),
         ({"zero_optimization": {"stage": 1}}, "sets stage to 1, but --zero-stage is 2"),
         ("{", "is not JSON"),
+        ("\x00", "is not JSON"),
+        ("[1]", "holds no JSON object"),
+        ({"train_batch_size": "x"}, 'train_batch_size is a number, got "x"'),
+        ({"fp16": True}, "fp16 must be an object, got true"),
+        ({"zero_optimization": 2}, "zero_optimization must be an object, got 2"),
+        ({"zero_optimization": {"stage": "2"}}, 'the stage of zero_optimization is 0, 1, 2 or 3, got "2"'),
+        ({"zero_optimization": {"stage": 7}}, "the stage of zero_optimization is 0, 1, 2 or 3, got 7"),
+        ({"zero_optimization": {"stage": None}}, "the stage of zero_optimization is 0, 1, 2 or 3, got null"),
+        ({"zero_optimizations": {"stage": 2}}, "there is no 'zero_optimizations'; 'zero_optimization' is what"),
+        (
+            {"zero_optimization": {"offload_param": {"device": "cpu"}}},
+            "offload_param needs ZeRO stage 3 or higher, got 2",
+        ),
+        ({"zero_optimization": {"offload_optimizer": {"device": "nvme"}}}, "offload_optimizer on nvme needs nvme_path"),
+        ({"managed_gradient_accumulation": True}, "take it out and leave it to the learner"),
+        ({"tensor_parallel": {"autotp_size": 2}}, "take it out and part the model with --zero-stage 3"),
     ],
 )
 def test_contradictions_are_refused_with_the_numbers(told: Any, said: str, tmp_path: Path) -> None:
@@ -70,6 +86,26 @@ def test_a_contradiction_is_one_message_before_anything_is_loaded(
     assert exit_.value.code == 2
     assert "train_batch_size 8 is not" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+def test_what_deepspeed_alone_knows_to_be_wrong_is_refused_before_anything_is_loaded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from algos.grpo import main
+
+    made = config(tmp_path, {"zero_optimization": {"stage": 2, "reduce_bucket": 3}})
+    with pytest.raises(SystemExit) as exit_:
+        main(["--deepspeed", str(made.deepspeed), "--output-dir", str(tmp_path / "run")])
+    assert exit_.value.code == 2
+    said = capsys.readouterr().err
+    assert "ds.json: 1 validation error for DeepSpeedZeroConfig reduce_bucket Extra inputs are not permitted" in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_offload_without_its_stage_is_refused(tmp_path: Path) -> None:
+    told = {"zero_optimization": {"offload_optimizer": {"device": "cpu"}}}
+    with pytest.raises(ValueError, match="offload_optimizer needs ZeRO stage 1 or higher, got 0"):
+        deepspeed_config(config(tmp_path, told), bf16=False, ranks=1)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
