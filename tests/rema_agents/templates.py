@@ -39,6 +39,19 @@ QWEN3 = """
 {%- endif %}
 """
 
+STRICT = """
+{%- if messages | selectattr('role', 'equalto', 'user') | list | length == 0 %}
+{{- raise_exception('No user query found in messages.') }}
+{%- endif %}
+{%- for message in messages %}
+{%- if message.role == 'system' and not loop.first %}
+{{- raise_exception('System message must be at the beginning.') }}
+{%- endif %}
+{{- '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}{%- endif %}
+"""
+
 LLAMA3 = """
 {{- bos_token }}
 {%- for message in messages %}
@@ -125,6 +138,7 @@ FAMILIES = {
     "qwen3 without thinking": Family(
         QWEN3, "<|im_end|>", "<|im_end|>", special=_IM, grows=False, kwargs={"enable_thinking": False}
     ),
+    "strict": Family(STRICT, "<|im_end|>", "<|im_end|>", special=_IM),
     "llama3": Family(LLAMA3, "<|eot_id|>", "<|end_of_text|>", "<|begin_of_text|>", _HEADERS),
     "gemma": Family(
         GEMMA, "<end_of_turn>", "<eos>", "<bos>", ("<start_of_turn>", "<end_of_turn>", "<eos>", "<bos>"), system=False

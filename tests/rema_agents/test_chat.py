@@ -181,9 +181,17 @@ def test_a_system_prompt_goes_into_the_first_user_message_where_the_template_tak
     assert "Solve the problem.\n\nCompute 3+8" in text
 
 
-def test_roles_that_a_template_refuses_are_named() -> None:
-    with pytest.raises(ValueError, match=r"refuses the roles \[user, user\].*alternate"):
-        codec_of("gemma").prompt_ids([{"role": "user", "content": "a"}, {"role": "user", "content": "b"}])
+@pytest.mark.parametrize(
+    ("name", "roles", "message"),
+    [
+        ("gemma", ["user", "user"], "alternate"),
+        ("strict", ["system"], "No user query"),
+        ("strict", ["user", "system"], "must be at the beginning"),
+    ],
+)
+def test_roles_that_a_template_refuses_are_named(name: str, roles: list[str], message: str) -> None:
+    with pytest.raises(ValueError, match=rf"refuses the roles \[{', '.join(roles)}\].*{message}"):
+        codec_of(name).prompt_ids([{"role": role, "content": "x"} for role in roles])
 
 
 def test_a_tokenizer_without_a_chat_template_is_refused() -> None:

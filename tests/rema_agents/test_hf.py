@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -313,6 +314,22 @@ def test_a_stop_string_ends_a_message_with_all_its_characters() -> None:
     assert text not in tokenizer.decode(got.token_ids[:-1])
 
 
+@pytest.mark.parametrize("special", [False, True])
+@pytest.mark.parametrize("named", ["stop_token_ids", "stop_strings"])
+def test_a_token_that_was_added_to_the_tokenizer_ends_a_message_by_id_and_by_text(named: str, special: bool) -> None:
+    tokenizer = deepcopy(tokenizer_of("chatml"))
+    tokenizer.add_tokens(["<search>"], special_tokens=special)
+    model, search = random_llama(vocab_size=len(tokenizer)), tokenizer.convert_tokens_to_ids("<search>")
+    sampler = HFSampler(model, tokenizer=tokenizer)
+    (free,) = ask_all(sampler, [(PROMPTS[0], params(temperature=0.0))])
+    with torch.no_grad():
+        model.lm_head.weight[search] = 2 * model.lm_head.weight[free.token_ids[4]]  # it is now said in that place
+    stop = {named: (search,) if named == "stop_token_ids" else ("<search>",)}
+    (got,) = ask_all(HFSampler(model, tokenizer=tokenizer), [(PROMPTS[0], params(temperature=0.0, **stop))])
+    assert got.finish is Finish.STOP
+    assert got.token_ids.index(search) == len(got.token_ids) - 1
+
+
 @pytest.mark.parametrize(("cut", "most"), [({"top_k": 3}, 3), ({"top_p": 1e-9}, 1)])
 def test_cuts_of_the_distribution_keep_the_likeliest_tokens(cut: dict[str, Any], most: int) -> None:
     sampler, plain = HFSampler(random_llama()), random_llama()
@@ -355,6 +372,27 @@ def test_bad_input_is_refused_with_its_numbers() -> None:
         sampler.update_weights([("lm_head.weight", torch.zeros(1))], 1)
     with pytest.raises(ValueError, match="max_rows"):
         HFSampler(random_llama(), max_rows=0)
+
+
+def test_nothing_of_the_old_weights_is_left_for_the_next_call_of_the_same_dialogue() -> None:
+    sampler, new = HFSampler(random_llama()), random_llama(1)
+
+    async def scene() -> list[Completion]:
+        gate, made = Gate(), []
+        prompt = tuple(range(2, 40))
+        for _ in range(2):
+            got = await sampler.sample(prompt, params(temperature=0.0), dialogue=0, gate=gate)
+            prompt, made = (*prompt, *got.token_ids, 50, 3), [*made, got]
+            sampler.update_weights(new.named_parameters(), 1)
+        again = await sampler.sample(tuple(range(2, 40)), params(temperature=0.0), dialogue=0, gate=gate)
+        return [*made, again]
+
+    def fresh(prompt: Sequence[int]) -> tuple[int, ...]:
+        return ask_all(HFSampler(random_llama(1)), [(prompt, params(temperature=0.0))])[0].token_ids
+
+    first, continued, again = asyncio.run(scene())
+    assert continued.token_ids == fresh((*range(2, 40), *first.token_ids, 50, 3))
+    assert again.token_ids == fresh(range(2, 40)) != first.token_ids
 
 
 def test_weights_do_not_change_under_a_call() -> None:
