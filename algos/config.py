@@ -50,7 +50,10 @@ class EnvConfig:
     process: str = "multi_turn"
     """Who speaks when: a process that the environment knows, e.g. multi_turn."""
     dataset_name: str | None = None
-    """A parquet, JSON Lines or CSV file, or a hub name. None: the environment's own procedural problems."""
+    """A parquet, JSON Lines or CSV file, a folder, a known set, or a hub name (owner/set@revision:split). None: the
+    environment's own procedural problems."""
+    streaming: bool = False
+    """Read the data set while training draws from it, and hold a buffer of it; for sets too big to fetch."""
     question_column: str | None = None
     """The column of the question, where its name is not one of the usual ones."""
     answer_column: str | None = None
@@ -92,6 +95,8 @@ class ModelConfig:
     """The share of a GPU's memory for vLLM's weights and cache; the learner needs the rest."""
     vllm_tensor_parallel_size: int = 1
     """GPUs that one vLLM engine is spread over, in a run of one rank."""
+    vllm_weight_transfer: Literal["auto", "ipc", "files"] = "auto"
+    """ipc: through a buffer that learner and vLLM share on one GPU. files: in shared memory. auto: ipc on one GPU."""
     chat_template_kwargs: JsonObject = field(default_factory=dict)
     """Passed to the chat template, as JSON, e.g. '{"enable_thinking": false}'."""
     lora_rank: int = 0

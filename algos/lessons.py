@@ -21,7 +21,7 @@ from rema_agents.types import Call, Completion, Episode, Seat
 from rema_env.problems.arithmetic import arithmetic
 from rema_env.problems.listed import Listed
 from rema_env.problems.oracles import oracle_of
-from rema_env.problems.tables import tables_of
+from rema_env.problems.sources import tables_of
 from rema_env.roles import BOX, FINISH_FLAG
 from rema_env.transcript import Finish, Message, Problem
 

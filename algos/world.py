@@ -15,6 +15,7 @@ from pettingzoo import AECEnv
 from algos.config import EnvConfig, EvalConfig
 from algos.models import EMBEDDED
 from algos.schedule import last_rounds
+from rema_env.factory import EnvFactory
 from rema_env.problems import Problems
 from rema_env.problems.named import overlap
 from rema_env.registry import MakeEnv, resolve
@@ -60,12 +61,20 @@ def make_world(config: EnvConfig) -> World:
         )
     parted = getattr(problems, "parted", None)
     return World(
-        make_env=partial(factory, **arguments),
+        make_env=partial(factory, **_with_problems(factory, arguments, problems)),
         agents=tuple(env.possible_agents),
         problems=parted("train") if parted else problems,
         heldout=parted("heldout") if parted else None,
         system_prompts={role: text or "" for role, text in getattr(env.unwrapped, "system_prompts", {}).items()},
     )
+
+
+def _with_problems(factory: MakeEnv, arguments: Mapping[str, Any], problems: Problems) -> Mapping[str, Any]:
+    """What further environments are told: one of this package's own gets the problems, and reads no data set again."""
+    if "dataset" not in arguments or not isinstance(factory, EnvFactory):
+        return arguments
+    reading = ("dataset", "streaming", *COLUMNS)
+    return {name: value for name, value in arguments.items() if name not in reading} | {"problems": problems}
 
 
 def _made(name: str, factory: MakeEnv, arguments: Mapping[str, Any]) -> AECEnv:
@@ -88,7 +97,8 @@ def embedded_prompts(process: str, agents: Sequence[str]) -> dict[str, str]:
 
 def problems_of(name: str, config: EnvConfig) -> Problems:
     """The problems that a data set's name stands for in this environment: a file, a known set, a family, the hub."""
-    env = _made(config.env, resolve(config.env), _arguments(dataclasses.replace(config, dataset_name=name)))
+    named = dataclasses.replace(config, dataset_name=name, streaming=False)
+    env = _made(config.env, resolve(config.env), _arguments(named))
     problems: Problems = env.unwrapped.problems
     return problems
 
@@ -124,7 +134,7 @@ def _set_name(name: str) -> str:
 def _arguments(config: EnvConfig) -> dict[str, Any]:
     """What the environment is told: the flags that were changed, so that its own defaults stay its own business."""
     own = EnvConfig()
-    named = ("process", "rewards", "max_rounds", "on_cut", "unfinished_reward", "grader", *COLUMNS)
+    named = ("process", "rewards", "max_rounds", "on_cut", "unfinished_reward", "grader", "streaming", *COLUMNS)
     arguments = {n: getattr(config, n) for n in named if getattr(config, n) != getattr(own, n)}
     if "max_rounds" in arguments:
         arguments["max_rounds"] = last_rounds(config.max_rounds)

@@ -43,7 +43,10 @@ def list_environments() -> str:
             lines.append(f"  {agent}  sees {env.observation_space(agent)}  says {env.action_space(agent)}")
         env.close()
     lines += ["", f"processes: {', '.join(PROCESSES)}", f"families of problems: {', '.join(FAMILIES)}", "known sets:"]
-    lines += [f"  {name}: {known.rows} {known.kind}, {known.licence}" for name, known in CATALOGUE.items()]
+    lines += [
+        f"  {name}: {known.rows} {known.kind} of {known.published}; licence: {known.licence}"
+        for name, known in CATALOGUE.items()
+    ]
     return "\n".join(lines)
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from rema_env.problems.listed import Listed
-from rema_env.problems.tables import Table, tables_of
+from rema_env.problems.sources import tables_of
+from rema_env.problems.tables import Table
 from rema_env.transcript import Problem
 
 QUESTION_COLUMNS = ("question", "problem", "prompt", "query", "instruction", "input")
@@ -66,6 +67,7 @@ def problems_of(
     answer_column: str | None = None,
     gold_fault: GoldFault | None = None,
     first_row: int = 0,
+    may_be_empty: bool = False,
 ) -> Iterator[Problem]:
     """The table's rows as problems. Only the columns that are needed are read. Errors as `load_problems`.
 
@@ -73,25 +75,25 @@ def problems_of(
         table: where the rows come from.
         question_column, answer_column, gold_fault: as of `load_problems`.
         first_row: the number of the table's first row in its file.
+        may_be_empty: whether a table without rows is none of the errors.
     """
     question = _column(table, "question", question_column, QUESTION_COLUMNS)
     answer = _column(table, "answer", answer_column, tuple(c for c in ANSWER_COLUMNS if c != question))
     if question == answer:
         raise ValueError(f"{table.name}: question and answer are both read from column {question!r}")
     optional = [name for name in OPTIONAL_COLUMNS if name in table.columns and name not in (question, answer)]
-    stem = Path(table.name).stem
     number = None
     for number, row in enumerate(table.rows([question, answer, *optional]), start=first_row):
         given = {name: value for name in optional if (value := plain(row.get(name))) is not None}
         yield Problem(
-            id=str(given.get("id", f"{stem}/{number}")),
+            id=str(given.get("id", f"{table.stem}/{number}")),
             question=text_of(row.get(question), table.name, number, question),
             answer=gold_of(row.get(answer), table.name, number, answer, gold_fault or never_equalled),
             level=level_of(given.get("level")),
-            source=str(given.get("source", stem)),
+            source=str(given.get("source", table.stem)),
             extra={"subject": given["subject"]} if "subject" in given else {},
         )
-    if number is None:
+    if number is None and not may_be_empty:
         raise ValueError(f"{table.name}: the file has no rows")
 
 

@@ -9,6 +9,7 @@ where it is published.
 from __future__ import annotations
 
 import difflib
+import logging
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,8 +25,12 @@ from rema_env.problems.lazy import lazy_parquet
 from rema_env.problems.listed import Listed
 from rema_env.problems.pairs import Orders, arithmetic_pairs, in_orders, load_pairs, pairs_of
 from rema_env.problems.ranks import ranks
-from rema_env.problems.tables import Row, Table, hub_table
+from rema_env.problems.sources import hub_table
+from rema_env.problems.streamed import streamed
+from rema_env.problems.tables import Row, Table
 from rema_env.transcript import Problem
+
+log = logging.getLogger(__name__)
 
 FAMILIES: dict[str, Callable[..., Any]] = {
     "arithmetic": arithmetic,
@@ -44,14 +49,16 @@ def load(
     answer_column: str | None = None,
     gold_fault: GoldFault | None = None,
     split: str = "train",
+    streaming: bool = False,
 ) -> Problems:
     """The problems that a name stands for.
 
     Args:
         name: a procedural family with its level (`chains-4`, `arithmetic-2-heldout`), `reasoning-gym/TASK`, a set of
             the catalogue, with a revision if wanted (`math500@main`), a file (a parquet file above 256 MiB is read a
-            block at a time, as it is drawn from), a folder, or a name on the hub.
+            block at a time, as it is drawn from), a folder, or a name on the hub (`owner/set@revision:split`).
         question_column, answer_column, gold_fault, split: for files and the hub, as `load_problems`.
+        streaming: read files and the hub as they are drawn from; see `Streamed`. What is small anyway is not.
 
     Raises:
         ValueError: where the name leads nowhere, or a set cannot be had; the message names an alternative.
@@ -72,10 +79,11 @@ def load(
     given: dict[str, Any] = {
         "question_column": question_column, "answer_column": answer_column, "gold_fault": gold_fault
     }  # fmt: skip
-    if path.suffix.lower() == ".parquet" and path.is_file() and path.stat().st_size > LAZY_BYTES:
+    is_parquet = path.suffix.lower() == ".parquet" and path.is_file()
+    if is_parquet and (streaming or path.stat().st_size > LAZY_BYTES):
         return lazy_parquet(path, **given)
     try:
-        return load_problems(name, **given, split=split)
+        return streamed(name, **given, split=split) if streaming else load_problems(name, **given, split=split)
     except ValueError as error:
         close = difflib.get_close_matches(known.lower(), [*CATALOGUE, *FAMILIES])
         if close and not path.exists():
@@ -95,14 +103,16 @@ def load_known(name: str, revision: str | None = None, *, orders: Orders = "both
     folder = os.environ.get("REMA_DATA")
     if folder and revision is None and (file := Path(folder, f"{name}.parquet")).is_file():
         return load_pairs(file, orders=orders) if known.kind == "pairs" else load_problems(file)
+    if revision is None and not known.pinned:
+        log.warning("%s is read at %s, the beginning of a commit whose whole name is not known", name, known.revision)
     fixed = revision or known.revision
     try:
-        tables = [hub_table(known.hub, known.split, fixed, config) for config in known.configs or (None,)]
+        tables = [hub_table(known.address(fixed), known.split, fixed, config) for config in known.configs or (None,)]
     except ValueError as error:
         place = f"the folder that REMA_DATA names ({folder})" if folder else "a folder named by REMA_DATA"
         raise ValueError(
-            f"{name} cannot be had from {known.hub}; put {name}.parquet into {place}, or use {known.instead} instead"
-            f" ({error})"
+            f"{name} cannot be had from {known.address(fixed)}; put {name}.parquet into {place}, or use"
+            f" {known.instead} instead ({error})"
         ) from error
     if known.kind == "pairs":
         return Listed(name, in_orders([pair for table in tables for pair in pairs_of(table)], orders))

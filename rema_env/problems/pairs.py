@@ -18,7 +18,8 @@ from rema_env.problems.arithmetic import Expression, arithmetic
 from rema_env.problems.files import plain, text_of
 from rema_env.problems.listed import Listed, distinct
 from rema_env.problems.procedural import Procedural, Split
-from rema_env.problems.tables import Row, Table, tables_of
+from rema_env.problems.sources import tables_of
+from rema_env.problems.tables import Row, Table
 from rema_env.transcript import Problem
 
 Order = Literal["AB", "BA"]
@@ -26,7 +27,7 @@ Orders = Literal["both", "given", "shuffled"]
 
 REWARDBENCH = ("prompt", "chosen", "rejected")
 JUDGEBENCH = ("question", "response_A", "response_B", "label")
-_KEPT = ("id", "subset", "section", "source", "level")
+_KEPT = ("id", "pair_id", "subset", "section", "source", "level")
 _LABELS: Mapping[str, Order] = {"A>B": "AB", "A": "AB", "[[A]]": "AB", "B>A": "BA", "B": "BA", "[[B]]": "BA"}
 
 
@@ -105,12 +106,13 @@ def pairs_of(table: Table) -> Iterator[Pair]:
     """The table's rows as pairs. Errors as `load_pairs`."""
     columns, read = _format(table)
     kept = [name for name in _KEPT if name in table.columns]
-    stem, number = Path(table.name).stem, -1
+    number = -1
     for number, row in enumerate(table.rows([*columns, *kept])):
         texts = {name: text_of(row.get(name), table.name, number, name) for name in columns}
         question, better, worse, given = read(texts, f"{table.name}, row {number}")
         told = {name: value for name in kept if (value := plain(row.get(name))) is not None}
-        name, origin = str(told.pop("id", f"{stem}/{number}")), str(told.pop("source", stem))
+        names = [told.pop(column) for column in ("id", "pair_id") if column in told]
+        name, origin = str(names[0] if names else f"{table.stem}/{number}"), str(told.pop("source", table.stem))
         yield Pair(name, question, better, worse, given, origin, told)
     if number < 0:
         raise ValueError(f"{table.name}: the file has no rows")

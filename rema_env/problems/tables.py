@@ -1,4 +1,4 @@
-"""Tables as they lie in parquet, JSON Lines and CSV files, in folders of them, or on the hub: columns and rows.
+"""Tables as they lie in parquet, JSON Lines and CSV files: columns and rows.
 
 What cannot be read is said with the file's name, and the line where there is one.
 """
@@ -6,7 +6,6 @@ What cannot be read is said with the file's name, and the line where there is on
 from __future__ import annotations
 
 import csv
-import glob
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ class Table:
     """Rows as they stand in one file, and where they come from.
 
     Attributes:
-        name: the file, or the hub's name with its split; begins every message.
+        name: the file, or the set with its split; begins every message.
         columns: all columns there are.
         rows: the rows with only the columns asked for: `rows(columns)`.
     """
@@ -31,30 +30,18 @@ class Table:
     columns: tuple[str, ...]
     rows: Callable[[Sequence[str]], Iterable[Row]]
 
-
-def tables_of(source: str | Path, split: str = "train", revision: str | None = None) -> list[Table]:
-    """The tables behind one source: a file, the files of a folder or pattern, or a data set on the hub."""
-    if not str(source).strip():
-        raise ValueError("the name of a data set is empty")
-    path = Path(source)
-    if path.is_file():
-        return [_file(path)]
-    if path.is_dir():
-        paths = sorted(p for p in path.iterdir() if p.suffix.lower() in _READERS)
-        if not paths:
-            raise ValueError(f"{source}: no {', '.join(_READERS)} file in this folder")
-        return [_file(p) for p in paths]
-    if any(c in str(source) for c in "*?[") and (found := sorted(glob.glob(str(source)))):
-        return [_file(Path(p)) for p in found]
-    if path.suffix.lower() in _READERS:
-        raise ValueError(f"{source}: no such file")
-    return [hub_table(str(source), split, revision)]
+    @property
+    def stem(self) -> str:
+        """The name without folders and ending; rows are called by it and their number."""
+        path = Path(self.name)
+        return path.stem if path.suffix.lower() in READERS else path.name
 
 
-def _file(path: Path) -> Table:
-    read = _READERS.get(path.suffix.lower())
+def file_table(path: Path) -> Table:
+    """The table in one file. Raises ValueError where there is none that can be read, saying where it ends."""
+    read = READERS.get(path.suffix.lower())
     if read is None:
-        raise ValueError(f"{path}: expected a {', '.join(_READERS)} file")
+        raise ValueError(f"{path}: expected a {', '.join(READERS)} file")
     if path.stat().st_size == 0:
         raise ValueError(f"{path}: the file is empty")
     try:
@@ -142,36 +129,9 @@ def _csv(path: Path) -> Table:
     return Table(str(path), tuple(columns), lambda _: found)
 
 
-_READERS: dict[str, Callable[[Path], Table]] = {
+READERS: dict[str, Callable[[Path], Table]] = {
     ".parquet": _parquet,
     ".jsonl": _json_lines,
     ".json": _json_lines,
     ".csv": _csv,
 }
-
-
-def hub_table(name: str, split: str = "train", revision: str | None = None, config: str | None = None) -> Table:
-    """A data set on the hub, or a parquet or JSON Lines file at an https address.
-
-    Raises:
-        ValueError: where it cannot be had, with the way out.
-    """
-    try:
-        import datasets
-    except ImportError:
-        raise ValueError(
-            f"{name}: no such file; to read a data set of that name from the hub, install the package datasets"
-        ) from None
-    try:
-        if name.startswith("https://"):
-            data = datasets.load_dataset(
-                "parquet" if name.endswith(".parquet") else "json", data_files=name, split="train"
-            )
-        else:
-            data = datasets.load_dataset(name, config, split=split, revision=revision)
-    except (OSError, ValueError) as error:
-        raise ValueError(
-            f"{name}: neither a file nor to be had from the hub (split {split!r}): {error}; a downloaded parquet, jsonl"
-            " or csv file can be given by its path instead"
-        ) from error
-    return Table(f"{name}:{split}", tuple(data.column_names), lambda columns: data.select_columns(list(columns)))

@@ -20,11 +20,10 @@ from rema_env.actions import CLOSING, PROMPT, action_terms, with_json_actions
 from rema_env.dialogue import DialogueEnv, Grader, Settings
 from rema_env.factory import EnvFactory, register
 from rema_env.problems import Problems
-from rema_env.problems.named import load
 from rema_env.process import META, Process, process_named
 from rema_env.rewards import ANSWER
 from rema_env.roles import MATH_PROMPTS
-from rema_env.tasks.parts import fault_of
+from rema_env.tasks.parts import given_or_read
 from rema_env.tasks.parts import raw_env as raw_dialogue_env
 from rema_env.terms import as_rewards
 
@@ -35,6 +34,7 @@ def raw_env(
     dataset: str | Path | None = None,
     question_column: str | None = None,
     answer_column: str | None = None,
+    streaming: bool = False,
     process: str | Process = "multi_turn",
     grader: str | Grader = "math",
     actions: Literal["text", "json"] = "text",
@@ -46,8 +46,9 @@ def raw_env(
     Args:
         problems: any source; default: procedural arithmetic.
         dataset: instead of `problems`: a parquet, JSON Lines or CSV file, a known set (`math500`), a procedural family
-            with its level (`chains-4`), or a name on the hub.
+            with its level (`chains-4`), or a name on the hub (`owner/set@revision:split`).
         question_column, answer_column: its columns, where they have no usual name.
+        streaming: read it as it is drawn from and hold no more than a buffer; see `rema_env.problems.streamed`.
         process: multi_turn, single_turn, mrp, vrp, or a `Process`.
         grader: as `grade` of `dialogue_env`.
         actions: the meta-thinker speaks freely, or chooses DECOMPOSE, REWRITE or EMPTY in JSON (`rema_env.actions`).
@@ -55,12 +56,8 @@ def raw_env(
         **settings: `system_prompts`, `max_rounds` (30; also `max_cycles`), `on_cut`, `unfinished_reward`, `rewards`,
             `render_mode`: see `DialogueEnv`.
     """
-    if problems is not None and dataset is not None:
-        raise ValueError("math_v0 takes problems or dataset, not both")
-    if dataset is not None:
-        problems = load(
-            dataset, question_column=question_column, answer_column=answer_column, gold_fault=fault_of(grader)
-        )
+    reading = {"question_column": question_column, "answer_column": answer_column, "streaming": streaming}
+    problems = given_or_read("math_v0", problems, dataset, grader, **reading)
     if actions not in ("text", "json"):
         raise ValueError(f"actions must be text or json, got {actions!r}")
     rules = process_named(process)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Unpack
+from pathlib import Path
+from typing import Any, Unpack
 
 from rema_env.dialogue import DialogueEnv, Grader, Settings
 from rema_env.factory import EnvFactory
@@ -11,6 +12,7 @@ from rema_env.grading import load, pooled
 from rema_env.problems import Problems
 from rema_env.problems.arithmetic import arithmetic
 from rema_env.problems.files import GoldFault
+from rema_env.problems.named import load as load_problems_named
 from rema_env.process import Process, process_named
 from rema_env.roles import BOX, Tag
 
@@ -47,6 +49,29 @@ def raw_env(
         name=name,
         **settings,
     )
+
+
+def given_or_read(
+    env: str, problems: Problems | None, dataset: str | Path | None, grader: str | Grader, **reading: Any
+) -> Problems | None:
+    """The problems that a task was given, or those of the data set that it was; None where it was given neither.
+
+    Args:
+        env: the task's name, for messages.
+        problems, dataset: one of them, or none.
+        grader: whose word on golden answers counts.
+        **reading: how a data set is read: `question_column`, `answer_column`, `streaming` of `load`.
+
+    Raises:
+        ValueError: for both, for a way of reading without a data set, and as `load`.
+    """
+    if dataset is None:
+        if told := sorted(name for name, value in reading.items() if value):
+            raise ValueError(f"{env}: {', '.join(told)} tells how a dataset is read, and there is none")
+        return problems
+    if problems is not None:
+        raise ValueError(f"{env} takes problems or dataset, not both")
+    return load_problems_named(dataset, gold_fault=fault_of(grader), **reading)
 
 
 def fault_of(grader: str | Grader) -> GoldFault | None:

@@ -19,11 +19,10 @@ from typing import Unpack
 from rema_env.dialogue import DialogueEnv, Grader, Settings
 from rema_env.factory import EnvFactory, register
 from rema_env.problems import Problems
-from rema_env.problems.named import load
 from rema_env.problems.ranks import ranks
 from rema_env.process import Process, process_named
 from rema_env.roles import QA_PROMPTS
-from rema_env.tasks.parts import fault_of
+from rema_env.tasks.parts import given_or_read
 from rema_env.tasks.parts import raw_env as raw_dialogue_env
 
 
@@ -33,6 +32,7 @@ def raw_env(
     dataset: str | Path | None = None,
     question_column: str | None = None,
     answer_column: str | None = None,
+    streaming: bool = False,
     process: str | Process = "multi_turn",
     grader: str | Grader = "exact",
     **settings: Unpack[Settings],
@@ -41,16 +41,12 @@ def raw_env(
 
     Args:
         problems: any source; default: procedural questions whose answer is a name.
-        dataset, question_column, answer_column, process: as of `math_v0`.
+        dataset, question_column, answer_column, streaming, process: as of `math_v0`.
         grader: "exact" (match of the words, 0 or 1), "token_f1" (in [0, 1]), or as `grade` of `dialogue_env`.
         **settings: as of `math_v0`.
     """
-    if problems is not None and dataset is not None:
-        raise ValueError("qa_v0 takes problems or dataset, not both")
-    if dataset is not None:
-        problems = load(
-            dataset, question_column=question_column, answer_column=answer_column, gold_fault=fault_of(grader)
-        )
+    reading = {"question_column": question_column, "answer_column": answer_column, "streaming": streaming}
+    problems = given_or_read("qa_v0", problems, dataset, grader, **reading)
     rules = process_named(process)
     prompts = QA_PROMPTS.get(rules.name, {})
     return raw_dialogue_env(

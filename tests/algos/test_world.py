@@ -9,6 +9,7 @@ import pytest
 
 from algos.config import EnvConfig, EvalConfig
 from algos.world import embedded_prompts, eval_sets, make_world, read_system_prompts
+from rema_env.problems.streamed import Streamed
 from rema_env.transcript import Problem
 
 
@@ -34,6 +35,21 @@ def test_a_file_is_trained_on_whole_and_evaluated_only_where_a_set_is_named(tmp_
     (named,) = eval_sets(EvalConfig(eval_datasets=(test,), eval_num_problems=2), env, world).items()
     assert named[0] == "test"
     assert [problem.question for problem in named[1]] == ["q0", "q1"]
+
+
+def test_a_data_set_is_read_once_however_many_environments_play_it(tmp_path: Path) -> None:
+    world = make_world(EnvConfig(dataset_name=rows(tmp_path / "train.jsonl"), answer_column="answer"))
+    assert all(world.make_env().unwrapped.problems is world.problems for _ in range(2))
+
+
+def test_a_streamed_set_is_streamed_to_train_on_and_read_whole_to_be_evaluated_on(tmp_path: Path) -> None:
+    train, test = rows(tmp_path / "train.jsonl"), rows(tmp_path / "test.jsonl", 3)
+    env = EnvConfig(dataset_name=train, streaming=True)
+    world = make_world(env)
+    assert isinstance(world.problems, Streamed)
+    assert world.make_env().unwrapped.problems is world.problems
+    (problems,) = eval_sets(EvalConfig(eval_datasets=(test,), eval_num_problems=2), env, world).values()
+    assert [problem.question for problem in problems] == ["q0", "q1"]
 
 
 def test_the_environment_is_told_the_flags_that_were_changed(tmp_path: Path) -> None:

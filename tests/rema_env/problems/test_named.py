@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rema_env.problems import Problems, named, tables
+from rema_env.problems import Problems, named, sources
 from rema_env.problems.catalogue import CATALOGUE, after_hashes, joined, last_box
 from rema_env.problems.named import load, load_known, overlap, shared_questions
 from rema_env.problems.tables import Table
@@ -23,6 +23,7 @@ ROW_OF: dict[str, dict[str, Any]] = {
     "math_train_lv3to5": {"question": "q", "groundtruth": r"\frac12", "prompt": "q, step by step", "ability": "math"},
     "math500": {"problem": "q", "solution": "...", "answer": r"\frac12", "subject": "Algebra", "level": 5},
     "gsm8k_train": {"question": "q", "answer": "2 + 3 = 5\n#### 1,005"},
+    "judgebench": {"pair_id": "7f", "question": "q", "response_A": "a", "response_B": "b", "label": "B>A"},
     "olympiadbench_math": {"question": "q", "final_answer": ["$2$", "$-2$"], "solution": ["..."]},
 }
 
@@ -34,7 +35,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     def table(name: str, split: str = "train", revision: str | None = None, config: str | None = None) -> Table:
         asked.update(name=name, split=split, revision=revision, config=config)
-        (row,) = (row for known, row in ROW_OF.items() if CATALOGUE[known].hub == name)
+        (row,) = (row for known, row in ROW_OF.items() if CATALOGUE[known].address(revision or "") == name)
         return Table(f"{name}:{split}", tuple(row), lambda columns: [{c: row[c] for c in columns}])
 
     monkeypatch.delenv("REMA_DATA", raising=False)
@@ -67,6 +68,32 @@ def test_a_revision_behind_the_name_is_the_one_read(hub: dict[str, Any]) -> None
     assert hub == {"name": "HuggingFaceH4/MATH-500", "split": "test", "revision": "abc123", "config": None}
 
 
+def test_a_revision_behind_the_name_of_a_set_that_is_a_file_changes_its_address(hub: dict[str, Any]) -> None:
+    load("math_train_lv3to5@abc123")
+    assert hub["name"] == "https://github.com/ziyuwan/ReMA-public/raw/abc123/data/MATH/train_lv3to5_8k.parquet"
+
+
+def test_a_revision_that_is_no_whole_commit_is_told_in_one_line(
+    hub: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    load("math500")
+    load("math_train_lv3to5@abc123")
+    assert not caplog.messages
+    load("math_train_lv3to5")
+    (line,) = caplog.messages
+    assert "math_train_lv3to5 is read at 24b5b47, the beginning of a commit whose whole name is not known" in line
+
+
+def test_every_other_revision_is_a_whole_commit() -> None:
+    assert [name for name, known in CATALOGUE.items() if not known.pinned] == ["math_train_lv3to5"]
+
+
+def test_judgebench_is_both_halves_and_a_pair_is_called_by_the_sets_own_name(hub: dict[str, Any]) -> None:
+    source = load_known("judgebench", orders="given")
+    assert hub["split"] == "gpt+claude"
+    assert [p.id for p in source] == ["7f/BA"]
+
+
 def test_a_set_that_cannot_be_had_names_its_alternative(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def gone(*_: Any) -> Table:
         raise ValueError("it is gated")
@@ -88,7 +115,7 @@ def test_every_set_states_its_licence_and_an_alternative(name: str) -> None:
     assert known.instead != name
 
 
-@pytest.mark.parametrize("name", [name for name in CATALOGUE if name not in ("judgebench", "olympiadbench_math")])
+@pytest.mark.parametrize("name", [name for name in CATALOGUE if name != "olympiadbench_math"])
 def test_a_prepared_folder_has_the_number_of_rows_that_the_catalogue_states(data: Path, name: str) -> None:
     source = load_known(name)
     assert source.size == CATALOGUE[name].rows * (2 if CATALOGUE[name].kind == "pairs" else 1)
@@ -144,7 +171,7 @@ def test_a_name_that_is_nearly_one_is_answered_with_it(monkeypatch: pytest.Monke
     def gone(*_: Any) -> Table:
         raise ValueError("no such set")
 
-    monkeypatch.setattr(tables, "hub_table", gone)
+    monkeypatch.setattr(sources, "hub_table", gone)
     with pytest.raises(ValueError, match=f"no such set; is {meant}.* meant"):
         load(name)
 
