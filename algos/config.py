@@ -7,6 +7,7 @@ command line, a file and a preset over them.
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -108,6 +109,15 @@ class ModelConfig:
     bf16: bool | None = None
     """Compute in bfloat16 over float32 master weights. None: on GPUs yes, on a CPU no."""
 
+    def __post_init__(self) -> None:
+        _at_least("lora_rank", self.lora_rank, 0)
+        for name in ("lora_alpha", "vllm_tensor_parallel_size"):
+            _at_least(name, getattr(self, name), 1)
+        if not 0 < self.vllm_gpu_memory_utilization <= 1:
+            raise ValueError(
+                f"--vllm-gpu-memory-utilization is a share above 0 and up to 1, got {self.vllm_gpu_memory_utilization}"
+            )
+
 
 @dataclass(frozen=True)
 class LimitsConfig:
@@ -166,7 +176,7 @@ class SamplingConfig:
         _at_least("branch_turn", self.branch_turn, 0)
         if not 0 <= self.bounds[0] <= self.bounds[1] <= 1:
             raise ValueError(f"--success-rate {self.success_rate}: LOW:HIGH must be between 0 and 1, e.g. 0.2:0.8")
-        if self.temperature <= 0 or self.top_p != 1 or self.top_k != 0:
+        if not 0 < self.temperature < math.inf or self.top_p != 1 or self.top_k != 0:
             raise ValueError(
                 "training needs --temperature above 0, --top-p 1 and --top-k 0: sampling from a cut or greedy "
                 "distribution would not be the policy whose log-probabilities are trained, got "
@@ -229,6 +239,9 @@ class LearnerConfig:
             _at_least(name, getattr(self, name), 1)
         for name in ("learning_rate", "max_grad_norm", "weight_decay", "warmup_steps"):
             _at_least(name, getattr(self, name), 0)
+        for name in ("adam_beta1", "adam_beta2"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"--{name.replace('_', '-')} must be from 0 to below 1, got {getattr(self, name)}")
 
 
 @dataclass(frozen=True)
@@ -333,5 +346,5 @@ class TrainConfig(CommandConfig):
 
 
 def _at_least(name: str, value: float, least: float) -> None:
-    if value < least:
+    if not least <= value < math.inf:
         raise ValueError(f"--{name.replace('_', '-')} must be at least {least}, got {value}")
