@@ -86,7 +86,8 @@ class Scorer(nn.Module):
         self.critic: nn.Linear | None = None
         if values:
             weight = next(model.parameters())
-            self.critic = nn.Linear(self._head.weight.shape[-1], 1, device=weight.device, dtype=weight.dtype)
+            width = self._head.in_features  # ZeRO-3 has parted the weight, so its shape does not tell
+            self.critic = nn.Linear(width, 1, device=weight.device, dtype=weight.dtype)
             nn.init.zeros_(self.critic.weight)
             nn.init.zeros_(self.critic.bias)
         self.chunked = isinstance(self._head, nn.Linear)

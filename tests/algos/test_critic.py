@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
 
 from algos.algorithm import Out
-from algos.batch import Batch, make_batch
+from algos.batch import Batch, deal, make_batch
 from algos.config import LearnerConfig
 from algos.learner import Learner
 from algos.scoring import turn_starts
@@ -61,6 +62,55 @@ def test_a_critic_sees_nothing_of_the_turn_that_it_judges(learner: Learner, epis
     changed = learner.values(Batch(**{**vars(batch), "ids_BT": ids_BT}))
     last = int(batch.turn_BT[0].max())
     assert torch.equal(changed[0, : last + 1], first[0, : last + 1])
+
+
+@pytest.mark.parametrize("stage", [0, 2, 3])
+def test_policy_and_critic_learn_together_as_in_plain_pytorch_in_one_micro_batch_and_in_two(
+    stage: int, embedded: Path, episodes: list[Episode]
+) -> None:
+    batch = make_batch(episodes[:1], ("meta_0", "reasoner_0"))
+    assert len(deal(batch, 1, 1)[0]) == 2
+
+    def loss(out: Out, micro: Batch) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        assert out.value_BK is not None
+        return (0.1 * out.logp_BT.sum() + ((out.value_BK - 0.5) * real(micro)).square().sum()) / 10, {}
+
+    expected = plainly_learnt(embedded, batch, updates=2, rate=0.1)
+    for tokens in (1, 10**6):
+        config = LearnerConfig(
+            optimizer="sgd",
+            learning_rate=0.1,
+            max_grad_norm=0,
+            micro_batch_tokens=tokens,
+            gradient_checkpointing=False,
+            zero_stage=stage,  # type: ignore[arg-type]
+        )
+        learner = Learner(str(embedded), config, CPU, needs=("value", "old_value"))
+        start = torch.cat([w.flatten().clone() for _, w in learner.named_weights()])
+        for _ in range(2):  # the critic starts at 0, so its loss reaches the policy in the second
+            learner.update(batch, loss)
+        change = torch.cat([w.flatten() for _, w in learner.named_weights()]) - start
+        assert float((change - expected).norm() / expected.norm()) < 1e-4
+
+
+def plainly_learnt(folder: Path, batch: Batch, *, updates: int, rate: float) -> torch.Tensor:
+    """How the same loss changes the policy, by nothing but transformers and torch.optim, one call of autograd each."""
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    critic = torch.nn.Linear(model.config.hidden_size, 1)
+    torch.nn.init.zeros_(critic.weight)
+    torch.nn.init.zeros_(critic.bias)
+    policy = list(model.parameters())
+    optimizer = torch.optim.SGD([*policy, *critic.parameters()], lr=rate)
+    start = torch.cat([p.detach().flatten().clone() for p in policy])
+    before_BT = torch.roll(turn_starts(batch.turn_BT), -1, dims=1)
+    for _ in range(updates):
+        said = model(input_ids=batch.ids_BT, output_hidden_states=True)
+        logp = torch.log_softmax(said.logits[:, :-1], -1).gather(2, batch.ids_BT[:, 1:, None])[:, :, 0]
+        value = critic(said.hidden_states[-1][before_BT])
+        optimizer.zero_grad()
+        ((0.1 * logp[batch.trained_BT[:, 1:]].sum() + (value - 0.5).square().sum()) / 10).backward()
+        optimizer.step()
+    return torch.cat([p.detach().flatten() for p in policy]) - start
 
 
 def test_what_is_saved_and_published_has_no_critic(learner: Learner, tmp_path: Path, embedded: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,8 @@ from algos.grpo import loss as grpo_loss
 from algos.head import token_logps
 from algos.learner import Learner, learning_rate_factor
 from algos.scoring import Precision, Scorer, load_model, score
-from rema_agents.types import Episode
+from rema_agents.types import Call, Completion, Episode
+from rema_env.transcript import Ending, Finish, Problem, Transcript
 
 CPU = Precision(torch.device("cpu"), torch.float32)
 AGENTS = ("meta_0", "reasoner_0")
@@ -168,6 +170,44 @@ def test_scores_shift_by_one_and_hold_for_absolute_positions(tmp_path: Path, epi
             alone = torch.log_softmax(model.eval()(input_ids=ids[None]).logits[0], -1)
             for t in torch.nonzero(batch.turn_BT[b] >= 0).flatten().tolist():
                 assert float(logp_BT[b, t]) == pytest.approx(float(alone[t - 1, ids[t]]), abs=1e-5)
+
+
+def test_padding_has_log_probability_0_and_no_part_in_the_gradient(embedded: Path, episodes: list[Episode]) -> None:
+    learner = make_learner(embedded, replace(PLAIN, micro_batch_tokens=10**6))
+    batch = prepared(learner, episodes)
+    padding_BT = torch.arange(batch.ids_BT.shape[1]) >= batch.length_B[:, None]
+    assert padding_BT.any()
+    assert not learner.logp(batch)[~batch.trained_BT].any()
+    other = replace(batch, ids_BT=torch.where(padding_BT, 7, batch.ids_BT))
+    assert torch.equal(learner.logp(other), batch.old_logp_BT)
+    assert torch.equal(gradient(learner, other), gradient(learner, batch))
+
+
+@pytest.mark.parametrize("bad", [-1, 274])
+def test_an_id_that_the_model_does_not_have_is_an_error_that_names_it(bad: int, embedded: Path) -> None:
+    batch = make_batch([two_messages([3, bad], [5])], AGENTS)
+    with pytest.raises(ValueError, match=rf"token 2 of meta_0 in episode 0 is id {bad}, but the model has 0 to 273"):
+        make_learner(embedded).logp(batch)
+
+
+def two_messages(first: list[int], second: list[int]) -> Episode:
+    """One message of each agent, after a prompt of one token."""
+    problem = Problem("p", "q", "a")
+    calls = [
+        Call(agent, turn, (1,), Completion(tuple(ids), (0.0,) * len(ids), Finish.STOP))
+        for turn, (agent, ids) in enumerate(zip(AGENTS, (first, second), strict=True))
+    ]
+    return Episode(problem, Transcript(problem, (), Ending.FINISHED), tuple(calls), dict.fromkeys(AGENTS, 1.0))
+
+
+@pytest.mark.parametrize("tokens", [1, 10, 1000])
+def test_the_loss_told_is_the_mean_over_all_tokens_in_every_split(tokens: int, embedded: Path) -> None:
+    learner = make_learner(embedded, replace(PLAIN, micro_batch_tokens=tokens))
+    batch = make_batch([two_messages([2, 3, 4], list(range(10, 19)))], AGENTS)
+    adv_BT = torch.where(batch.trained_BT, torch.tensor([-0.9, -0.1])[batch.agent_S[batch.trajectory_B], None], 0.0)
+    share_BT = token_shares(batch.turn_BT, batch.trajectory_B, "token").float()
+    ready = batch.with_tensors(old_logp_BT=learner.logp(batch), adv_BT=adv_BT, share_BT=share_BT)
+    assert learner.update(ready, LOSS)["loss"] == pytest.approx(0.3)
 
 
 def test_one_update_is_one_optimizer_step_of_any_number_of_micro_batches(
