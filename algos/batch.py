@@ -72,6 +72,18 @@ class Batch:
         """Real tokens, padding not counted."""
         return int(self.length_B.sum())
 
+    def check_ids(self, vocabulary: int) -> None:
+        """Raise ValueError, naming token and trajectory, for an id that a model of so many tokens does not have."""
+        outside_BT = (self.ids_BT < 0) | (self.ids_BT >= vocabulary)
+        if not outside_BT.any():
+            return
+        b, t = torch.nonzero(outside_BT)[0].tolist()
+        s = int(self.trajectory_B[b])
+        raise ValueError(
+            f"token {t} of {self.agents[int(self.agent_S[s])]} in episode {int(self.episode_S[s])} is id "
+            f"{int(self.ids_BT[b, t])}, but the model has 0 to {vocabulary - 1}: sampler and learner need one model"
+        )
+
     def with_tensors(self, **tensors: Tensor) -> Batch:
         """A new batch that also holds these."""
         return replace(self, more={**self.more, **tensors})

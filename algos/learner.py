@@ -26,7 +26,7 @@ from algos.batch import Batch, deal
 from algos.config import LearnerConfig
 from algos.deepspeed_config import deepspeed_config, zero_stage
 from algos.lora import Adapter
-from algos.scoring import Precision, Scorer, check_ids, load_model, score, score_all, value_all
+from algos.scoring import Precision, Scorer, load_model, score, score_all, value_all
 
 Loss = Callable[[Out, Batch], tuple[Tensor, Metrics]]
 
@@ -112,7 +112,7 @@ class Learner:
         told = deepspeed_config(config, bf16=precision.bf16, ranks=ranks.count())
         self.adapter = self._adapter(folder, told, lora, name, base) if lora else None
         self.model: nn.Module = self.adapter.model if self.adapter else self._load(folder, told)
-        self.scorer = Scorer(self.model, values=self._needs_value) if base is None else base.scorer
+        self.scorer = Scorer(self.model, values=self._needs_value)
         trained = self.adapter.parameters() if self.adapter else list(self.model.parameters())
         if self.scorer.critic is not None:
             trained += list(self.scorer.critic.parameters())
@@ -128,6 +128,10 @@ class Learner:
         )
         if base is None:
             self.scorer.probe()
+        else:
+            self.scorer.chunked = base.scorer.chunked
+        if self.adapter is not None:
+            self.rest()
 
     def _adapter(
         self, folder: str, told: Mapping[str, Any], lora: tuple[int, int], name: str, base: Learner | None
@@ -172,7 +176,7 @@ class Learner:
         Raises:
             ValueError: a token's id is not in the model's vocabulary.
         """
-        check_ids(batch, self.scorer.vocabulary)
+        batch.check_ids(self.scorer.vocabulary)
         tokens = self.config.micro_batch_tokens
         self._wear()
         return score_all(self.engine, batch, self.precision.device, temperature=self.temperature, tokens=tokens)
@@ -192,6 +196,7 @@ class Learner:
     def _wear(self) -> None:
         if self.adapter is not None:
             self.adapter.wear()
+            self.adapter.base.rise()
 
     def backward(self, minibatch: Batch, loss: Loss) -> dict[str, float]:
         """Accumulate the gradient of `loss` over a minibatch, in micro-batches; returns the sums of its scalars."""
@@ -263,6 +268,11 @@ class Learner:
             with self._whole(parameter):
                 yield name, parameter.detach()
 
+    def adapter_weights(self) -> Iterator[tuple[str, Tensor]]:
+        """As `named_weights`, of the adapter alone, named as in peft's files."""
+        assert self.adapter is not None
+        return self.adapter.tensors(self._whole)
+
     @property
     def holds_all(self) -> bool:
         """Whether this process can give its weights without the other ranks."""
@@ -302,7 +312,12 @@ class Learner:
             raise ValueError(f"{folder} holds no learner state that this DeepSpeed can read")
 
     def rest(self) -> None:
-        """Move optimizer states and master weights to host memory, until the next update: a sampler needs the GPU."""
+        """Move to host memory, until it is needed again, what a sampler needs the GPU for.
+
+        That is optimizer states and master weights, with ZeRO 1 to 3, and the base under adapters, without ZeRO-3.
+        """
+        if self.adapter is not None and self._may_rest and self._stage < 3:
+            self.adapter.base.rest()
         if self._can_rest and not self._rests:
             from deepspeed.runtime.zero.offload_config import OffloadStateTypeEnum as State
 
@@ -317,8 +332,12 @@ class Learner:
             self._rests = False
 
     @property
+    def _may_rest(self) -> bool:
+        return self.precision.device.type == "cuda" and self.config.offload_while_sampling
+
+    @property
     def _can_rest(self) -> bool:
-        return self.precision.device.type == "cuda" and self._stage >= 1 and self.config.offload_while_sampling
+        return self._may_rest and self._stage >= 1
 
 
 @dataclass(frozen=True)

@@ -207,18 +207,6 @@ def head_sees_only(model: Any, position_BT: Tensor) -> Iterator[None]:
         handle.remove()
 
 
-def check_ids(batch: Batch, vocabulary: int) -> None:
-    """Raise ValueError, naming token and trajectory, for an id that a model of so many tokens does not have."""
-    out_BT = (batch.ids_BT < 0) | (batch.ids_BT >= vocabulary)
-    if out_BT.any():
-        b, t = torch.nonzero(out_BT)[0].tolist()
-        s = int(batch.trajectory_B[b])
-        raise ValueError(
-            f"token {t} of {batch.agents[int(batch.agent_S[s])]} in episode {int(batch.episode_S[s])} is id "
-            f"{int(batch.ids_BT[b, t])}, but the model has 0 to {vocabulary - 1}: sampler and learner need one model"
-        )
-
-
 def score(
     forward: Callable[..., Any],
     batch: Batch,
