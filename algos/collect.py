@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from algos.group_pay import pay_groups
+from algos.group_pay import both_orders, pay_groups
 from algos.groups import by_group, grafted, stems, success_rate, vary
 from algos.memory import mending
 from algos.rollout import play_on_all_ranks
@@ -16,6 +16,7 @@ from algos.schedule import rounds_at
 from algos.seeds import seed_of
 from algos.state import Run
 from rema_agents.types import Episode, SamplingParams
+from rema_env.problems.pairs import swapped
 from rema_env.transcript import Problem, Transcript
 
 
@@ -79,7 +80,7 @@ def _played(run: Run, step: int, rounds: int, first: int) -> list[Episode]:
     s, seed = run.config.sampling, run.config.common.seed
     problems = [run.world.problems.draw(seed, index) for index in range(first, first + s.problems_per_step)]
     words = (step,) if rounds == 1 else (step, rounds)
-    episodes = _play(run, step, problems, s.num_generations, words)
+    episodes = _groups(run, step, problems, words)
     if s.num_branches == 1:
         return episodes
     where = stems(episodes, s.branch_turn, seed=(seed, *words))
@@ -87,6 +88,16 @@ def _played(run: Run, step: int, rounds: int, first: int) -> list[Episode]:
     branches = _play(run, step, [stem.transcript for stem in where], again, (step, rounds, 1))
     stem_of = [stem for stem in where for _ in range(again)]
     return grafted(episodes, branches, stem_of)
+
+
+def _groups(run: Run, step: int, problems: Sequence[Problem], words: tuple[int, ...]) -> list[Episode]:
+    """A group about each problem; half of it with the sides of the pair exchanged, where a term compares the two."""
+    s = run.config.sampling
+    if not both_orders(s.group_rewards):
+        return _play(run, step, problems, s.num_generations, words)
+    sides = [side for problem in problems for side in (problem, swapped(problem))]
+    halves = _play(run, step, sides, s.num_generations // 2, words)
+    return [replace(episode, group=episode.group // 2) for episode in halves]
 
 
 def _play(

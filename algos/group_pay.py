@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from rema_agents.types import Episode
 from rema_env.group_rewards import GROUP_TERMS, graded_from
-from rema_env.transcript import role_of
+from rema_env.problems.pairs import swapped
+from rema_env.transcript import Problem, role_of
 
 
 def check_group_rewards(weights: Mapping[str, float]) -> None:
@@ -19,6 +20,22 @@ def check_group_rewards(weights: Mapping[str, float]) -> None:
             raise ValueError(f"--group-rewards: there is no term {term!r}; there are {', '.join(GROUP_TERMS)}")
         if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not math.isfinite(weight):
             raise ValueError(f"--group-rewards: the weight of {name!r} must be a finite number, got {weight!r}")
+
+
+def both_orders(weights: Mapping[str, float]) -> bool:
+    """Whether a term compares both orders of a pair, so that half of each group is played with the sides exchanged."""
+    return any(name.rpartition("/")[2] == "position_consistency" for name in weights)
+
+
+def check_both_orders(problem: Problem, num_generations: int) -> None:
+    """Raise ValueError where no group of this size about such a problem can have two halves of swapped sides."""
+    what = "--group-rewards position_consistency plays half of each group with the sides exchanged"
+    try:
+        swapped(problem)
+    except ValueError as error:
+        raise ValueError(f"{what}, and {error}: judge pairs, as --env judge_v0 does") from None
+    if num_generations % 2:
+        raise ValueError(f"{what}: --num-generations must be even, got {num_generations}")
 
 
 def pay_groups(episodes: Sequence[Episode], weights: Mapping[str, float]) -> list[Episode]:

@@ -17,7 +17,7 @@ from algos.config import TrainConfig
 from algos.console import Console, hush_libraries
 from algos.deepspeed_config import read_deepspeed_file, zero_stage
 from algos.evaluate import Evaluation
-from algos.group_pay import check_group_rewards
+from algos.group_pay import both_orders, check_both_orders, check_group_rewards
 from algos.memory import OutOfMemory
 from algos.models import EMBEDDED, model_folder
 from algos.plan import GB, Gpus, Shape, make_plan, refuse_what_cannot_fit
@@ -138,6 +138,8 @@ def prepare(config: TrainConfig, algorithm: Algorithm, console: Console, command
     check_deepspeed(config.learner, bf16=bf16)
     check_group_rewards(config.sampling.group_rewards)
     world = make_world(config.env)
+    if both_orders(config.sampling.group_rewards):
+        check_both_orders(world.problems.draw(config.common.seed, 0), config.sampling.num_generations)
     evaluation = Evaluation.of(config)
     sets = eval_sets(config.evaluation, config.env, world)
     console.say(batch_layout(config, world.agents, ranks=ranks.count()))

@@ -29,20 +29,29 @@ def majority_share(group: Sequence[Graded]) -> list[float]:
 
         r = count of the most frequent answer / number of episodes; 0 where most episodes have no answer
 
-    It needs no golden answer. Source: ReMA, arXiv:2503.09501, Eq. 14 (there for the meta-thinker alone).
+    It needs no golden answer. Where a pair's sides are swapped, verdicts count for the answer they prefer.
+
+    Source: ReMA, arXiv:2503.09501, Eq. 14 (there for the meta-thinker alone).
     """
-    answers = [graded.grade.extracted for graded in group if graded.grade is not None]
-    said = [" ".join(answer.split()) for answer in answers if answer is not None and answer.strip()]
+    said = list(filter(None, map(_said, group)))
     if 2 * len(said) < len(group) or not said:
         return [0.0] * len(group)
     return [max(Counter(said).values()) / len(group)] * len(group)
 
 
+def _said(graded: Graded) -> str:
+    """The answer as it is counted: single blanks, and a verdict as in the order AB; empty where there is none."""
+    answer = " ".join(((graded.grade and graded.grade.extracted) or "").split())
+    is_swapped = graded.transcript.problem.extra.get("order") == "BA"
+    return {"A": "B", "B": "A"}.get(answer, answer) if is_swapped else answer
+
+
 def position_consistency(group: Sequence[Graded]) -> list[float]:
     """How far a judge sticks to its preference when the sides are swapped.
 
-    The group holds one pair in both orders (`problem.extra["order"]`, AB or BA). An episode's value is the share of the
-    episodes in the other order that prefer the same answer; 0 without a verdict, or where there is no other order.
+    The group holds one pair in both orders (`problem.extra["order"]`, AB or BA); where this term is paid, training plays
+    it so. An episode's value is the share of the episodes in the other order that prefer the same answer; 0 without a
+    verdict, or where there is no other order.
     """
     preferred = [_preferred(graded) for graded in group]
     order = [graded.transcript.problem.extra.get("order") for graded in group]

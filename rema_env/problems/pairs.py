@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any, Literal
@@ -58,6 +58,16 @@ def as_problem(pair: Pair, order: Order) -> Problem:
     first, second = (pair.better, pair.worse) if order == "AB" else (pair.worse, pair.better)
     extra = {**pair.extra, "pair": pair.id, "order": order, "answer_a": first, "answer_b": second}
     return Problem(f"{pair.id}/{order}", pair.question, order[0], pair.extra.get("level"), pair.source, extra)
+
+
+def swapped(problem: Problem) -> Problem:
+    """The same pair with its sides exchanged. Raises ValueError for a problem that is no pair."""
+    told = problem.extra
+    if not {"pair", "order", "answer_a", "answer_b"} <= told.keys():
+        raise ValueError(f"problem {problem.id!r:.60} is no pair of answers whose sides could be exchanged")
+    order: Order = "BA" if told["order"] == "AB" else "AB"
+    extra = {**told, "order": order, "answer_a": told["answer_b"], "answer_b": told["answer_a"]}
+    return replace(problem, id=f"{told['pair']}/{order}", answer=order[0], extra=extra)
 
 
 def in_orders(pairs: Iterable[Pair], orders: Orders) -> list[Problem]:

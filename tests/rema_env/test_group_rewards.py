@@ -31,6 +31,11 @@ def test_majority_share_is_the_share_of_the_most_frequent_answer(answers: list[s
     assert majority_share([answered(a) for a in answers]) == [share] * len(answers)
 
 
+def test_judges_agree_where_they_prefer_the_same_answer_whatever_side_it_stands_on() -> None:
+    group = [answered("A", order="AB"), answered("B", order="BA"), answered("A", order="AB"), answered("A", order="BA")]
+    assert majority_share(group) == [0.75] * 4
+
+
 def test_a_judge_is_consistent_where_it_prefers_the_same_answer_in_both_orders() -> None:
     group = [
         answered("A", 1.0, order="AB"),  # prefers the better one

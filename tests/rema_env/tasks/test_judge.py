@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import rema_env
-from rema_env.problems.pairs import Pair, arithmetic_pairs, as_problem, in_orders, load_pairs
+from rema_env.problems.pairs import Pair, arithmetic_pairs, as_problem, in_orders, load_pairs, swapped
 from rema_env.transcript import Problem
 
 PAIR = Pair("p", "Which city is the capital of France?", "Paris.", "Lyon.", given="BA")
@@ -56,6 +56,15 @@ def test_a_pair_in_both_orders_has_both_answers() -> None:
     assert len(in_orders([PAIR], "shuffled")) == 1
     with pytest.raises(ValueError, match="orders must be both, given or shuffled, got 'any'"):
         in_orders([PAIR], "any")  # type: ignore[arg-type]
+
+
+def test_exchanging_the_sides_twice_gives_the_pair_back() -> None:
+    first, second = in_orders([PAIR], "both")
+    assert (swapped(first), swapped(second)) == (second, first)
+    drawn = arithmetic_pairs().draw(0, 0)
+    assert swapped(swapped(drawn)) == drawn
+    with pytest.raises(ValueError, match="problem 'x' is no pair of answers whose sides could be exchanged"):
+        swapped(Problem("x", "q", "A"))
 
 
 def test_every_pair_is_judged_in_both_orders_once_an_epoch(tmp_path: Path) -> None:
