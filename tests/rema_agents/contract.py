@@ -150,30 +150,38 @@ def the_temperature_is_that_of_the_log_probabilities(subject: Subject) -> None:
     assert max(abs(a - b) for a, b in zip(got.logps, at_one, strict=True)) > 1e-2
 
 
+def generated(model: PreTrainedModel, prompt: Sequence[int]) -> tuple[int, ...]:
+    """The twelve likeliest ids after `prompt`, by transformers' own loop."""
+    row = torch.tensor([prompt], device=model.device)
+    out = model.generate(row, max_new_tokens=12, do_sample=False, eos_token_id=None, pad_token_id=0)
+    return tuple(out[0, len(prompt) :].tolist())
+
+
 def at_temperature_0_the_answer_is_what_generate_gives(subject: Subject) -> None:
     if subject.model is None:
         return
     calls = [(p, params(temperature=0.0)) for p in PROMPTS]
     for prompt, got in zip(PROMPTS, ask_all(subject.sampler, calls), strict=True):
-        row = torch.tensor([prompt], device=subject.model.device)
-        out = subject.model.generate(row, max_new_tokens=12, do_sample=False, eos_token_id=None, pad_token_id=0)
-        assert got.token_ids == tuple(out[0, len(prompt) :].tolist())
+        assert got.token_ids == generated(subject.model, prompt)
 
 
 def new_weights_change_what_is_sampled_and_nothing_of_the_old_is_left(subject: Subject) -> None:
     if subject.publish is None or subject.model is None:
         return
     other = random_llama(1, tied=subject.tied, vocab_size=subject.model.config.vocab_size)
-    before = ask_all(subject.sampler, [(p, params(temperature=0.0)) for p in PROMPTS])
+    prompts = [*PROMPTS, tuple(2 + n % 60 for n in range(100))]  # the last one fills blocks of a prefix cache
+    greedy = [(p, params(temperature=0.0)) for p in prompts]
+    before = ask_all(subject.sampler, greedy)
     subject.publish(other, 8)
     try:
-        sampled = ask_all(subject.sampler, [(p, params()) for p in PROMPTS])
-        after = ask_all(subject.sampler, [(p, params(temperature=0.0)) for p in PROMPTS])
+        sampled = ask_all(subject.sampler, [(p, params()) for p in prompts])
+        after = ask_all(subject.sampler, greedy)
     finally:
         subject.publish(subject.model, 9)
+    assert [c.token_ids for c in after] == [generated(other, p) for p in prompts], "as a fresh one would answer"
     assert [c.token_ids for c in after] != [c.token_ids for c in before]
     gaps = {"new": 0.0, "old": 0.0}
-    for prompt, got in zip(PROMPTS, sampled, strict=True):
+    for prompt, got in zip(prompts, sampled, strict=True):
         for name, model in (("new", other), ("old", subject.model)):
             expected = forward_logps(model, prompt, got.token_ids, TEMPERATURE)
             gaps[name] = max(gaps[name], *(abs(a - b) for a, b in zip(got.logps, expected, strict=True)))
