@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from algos.run_folder import RunFolder
+from algos.run_folder import RunFolder, latest_checkpoint
 
 
 def holding(text: str) -> Callable[[Path], None]:
@@ -42,6 +44,60 @@ def test_latest_names_the_newest_whole_checkpoint(tmp_path: Path) -> None:
         folder.write_checkpoint(step, lambda path: None, keep=None)
     assert [path.name for path in folder.checkpoints()] == ["checkpoint-2", "checkpoint-9", "checkpoint-10"]
     assert folder.latest() == folder.path / "checkpoint-9"
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from algos import run_folder
+
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def after(count, call):
+    def counted(*args):
+        nonlocal count
+        done, count = call(*args), count - 1
+        return die() if count == 0 else done
+    return counted
+
+def kill_in(moment):
+    if moment == "sync":
+        run_folder._to_disk = die
+    elif moment == "latest":
+        Path.replace = die
+    elif moment != "fill":
+        Path.rename = after(int(moment), Path.rename)
+
+def save(folder, text, dying):
+    def fill(path):
+        (path / "weights").write_text(text)
+        die() if dying else (path / "optimizer").write_text(text)
+    folder.write_checkpoint(3, fill, keep=1)
+
+for moment in sys.argv[2:]:
+    folder = run_folder.RunFolder(Path(sys.argv[1]) / moment)
+    save(folder, "first", False)
+    if os.fork() == 0:
+        kill_in(moment)
+        save(folder, "second", moment == "fill")
+        os._exit(0)
+    assert os.wait()[1] == signal.SIGKILL, moment
+"""
+"""Saves step 3 twice in a folder for each moment, and is killed (signal 9) at that moment of the second time."""
+
+
+def test_a_process_killed_while_it_saves_the_same_step_again_leaves_a_whole_checkpoint(tmp_path: Path) -> None:
+    moments = {"fill": "first", "sync": "first", "1": "first", "2": "second", "latest": "second"}  # 1, 2: renames done
+    subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), *moments], check=True)
+    for moment, kept in moments.items():
+        found = latest_checkpoint(tmp_path / moment)
+        assert found is not None
+        assert [(found / name).read_text() for name in ("weights", "optimizer")] == [kept, kept], moment
+        again = RunFolder(tmp_path / moment, resume=True)
+        assert again.latest() == again.path / "checkpoint-3"
+        assert (again.path / "checkpoint-3" / "optimizer").read_text() == kept
+        assert {path.name for path in again.path.iterdir()} == {"checkpoint-3", "latest"}
 
 
 def test_steps_beyond_a_checkpoint_are_forgotten(tmp_path: Path) -> None:
