@@ -14,6 +14,7 @@
 | `actions/NAME/level` | with JSON actions: mean level of the problems for which the planner took that action |
 | `frac_reward_zero_std` | part of groups in which every agent's rewards agree, which teach nothing |
 | `sampling/logp_gap_max`, `sampling/logp_gap_mean` | between sampler and learner, at sampled tokens [nats] |
+| `sampling/log_ratio_max` | that gap summed up over a whole trajectory, as far as it goes, before any cap [nats] |
 """
 
 from __future__ import annotations
@@ -128,5 +129,11 @@ def _mean(values: Iterable[float]) -> float:
 
 def logp_gap(batch: Batch) -> dict[str, float]:
     """How far the sampler's log-probabilities are from the learner's own before the update [nats]."""
-    gap_N = (batch.sampled_logp_BT - batch.old_logp_BT)[batch.trained_BT].abs()
-    return {"sampling/logp_gap_max": float(gap_N.max()), "sampling/logp_gap_mean": float(gap_N.mean())}
+    gap_BT = (batch.old_logp_BT - batch.sampled_logp_BT).where(batch.trained_BT, 0.0)
+    gap_N = gap_BT[batch.trained_BT].abs()
+    whole_S = gap_BT.new_zeros(len(batch.reward_S)).index_add(0, batch.trajectory_B, gap_BT.sum(1))
+    return {
+        "sampling/logp_gap_max": float(gap_N.max()),
+        "sampling/logp_gap_mean": float(gap_N.mean()),
+        "sampling/log_ratio_max": float(whole_S.abs().max()),
+    }

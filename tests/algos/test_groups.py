@@ -91,6 +91,19 @@ def test_a_cut_message_marks_its_own_trajectory_and_no_other() -> None:
     assert sorted(left.trajectory_B.tolist()) == [1, 2, 3]
 
 
+def test_cut_messages_flag_a_trajectory_once_however_many_turns_and_rows_it_has() -> None:
+    def long(*finishes: Finish) -> Episode:
+        e = episode(1, 3, 1.0)
+        calls = (Call("meta_0", 2 * k, (7,) * (k + 1), Completion((k,), (-1.0,), f)) for k, f in enumerate(finishes))
+        return replace(e, calls=tuple(calls))
+
+    episodes = [long(Finish.STOP, Finish.LENGTH, Finish.STOP), long(*[Finish.STOP] * 3)]
+    batch = make_batch(episodes, ("meta_0",), split_rows=True)
+    assert (len(batch), len(batch.reward_S)) == (6, 2)
+    assert cut(batch, episodes).tolist() == [True, False]
+    assert batch.of_trajectories(~cut(batch, episodes)).trajectory_B.tolist() == [1, 1, 1]
+
+
 def test_a_message_pays_for_running_into_the_buffer() -> None:
     def long(tokens: int) -> Episode:
         e = episode(1, 3, 1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -89,6 +90,20 @@ def test_the_gap_is_measured_at_sampled_tokens_only() -> None:
     got = logp_gap(batch.with_tensors(old_logp_BT=old))
     assert got["sampling/logp_gap_max"] == 0.5
     assert got["sampling/logp_gap_mean"] == pytest.approx(0.1)
+
+
+def test_a_gap_of_0_012_a_token_compounds_to_a_ratio_of_3_32_and_is_logged_before_any_cap() -> None:
+    batch = make_batch([episode(1.0, 0, words=100), episode(1.0, 0)], AGENTS)
+    got = logp_gap(batch.with_tensors(old_logp_BT=batch.sampled_logp_BT + 0.012))
+    assert got["sampling/logp_gap_mean"] == pytest.approx(0.012, rel=1e-4)
+    assert math.exp(got["sampling/log_ratio_max"]) == pytest.approx(3.32, abs=0.01)
+
+
+def test_answers_whose_grading_failed_and_chats_without_room_are_counted() -> None:
+    failed = replace(FOUR[0], info={"score": 0.0, "outcome": "crashed"})
+    full = episode(0.0, 1, ending=Ending.CONTEXT_FULL)
+    got = episode_metrics([failed, *FOUR[1:3], full])
+    assert got["grading/crashed"] == got["endings/context_full"] == 0.25
 
 
 def test_json_actions_are_told_by_the_difficulty_they_were_taken_at() -> None:
