@@ -49,9 +49,9 @@ def _said(graded: Graded) -> str:
 def position_consistency(group: Sequence[Graded]) -> list[float]:
     """How far a judge sticks to its preference when the sides are swapped.
 
-    The group holds one pair in both orders (`problem.extra["order"]`, AB or BA); where this term is paid, training plays
-    it so. An episode's value is the share of the episodes in the other order that prefer the same answer; 0 without a
-    verdict, or where there is no other order.
+    The group holds one pair in both orders (`problem.extra["order"]`, AB or BA); training that is paid by this term
+    plays it so. An episode's value is the share of the episodes in the other order that prefer the same answer; 0
+    without a verdict, or where there is no other order.
     """
     preferred = [_preferred(graded) for graded in group]
     order = [graded.transcript.problem.extra.get("order") for graded in group]
