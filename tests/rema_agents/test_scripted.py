@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import pytest
 
 from rema_agents.chat import ChatCodec
+from rema_agents.gate import Gate
 from rema_agents.play import play
 from rema_agents.scripted import ScriptedSampler
 from rema_agents.seat import LMSeat, ScriptedSeat
-from rema_agents.types import Call, SamplingParams
+from rema_agents.types import Call, Completion, SamplingParams
 from rema_env.transcript import Ending, Finish, Message, Problem
 from tests.rema_agents import contract
 from tests.rema_agents.templates import tokenizer_of
@@ -62,6 +64,26 @@ def test_a_chat_that_does_not_fit_is_not_sent_and_ends_the_dialogue_as_context_f
     assert episode.ending is Ending.CONTEXT_FULL
     assert episode.calls == ()
     assert episode.transcript.turns[-1].message == Message("", Finish.CONTEXT_FULL)
+
+
+def test_a_prompt_near_the_limit_is_sent_whole_or_not_at_all_and_begins_with_the_system_prompt() -> None:
+    sent: list[tuple[int, ...]] = []
+
+    class Noted(ScriptedSampler):
+        async def sample(self, prompt_ids: Sequence[int], *arguments: Any, **named: Any) -> Completion:
+            sent.append(tuple(prompt_ids))
+            return await super().sample(prompt_ids, *arguments, **named)
+
+    chats = [({"role": "system", "content": "Be brief."}, {"role": "user", "content": "1" * n}) for n in (200, 300)]
+    sampler = Noted(CODEC.tokenizer, speak)
+    finishes = []
+    for chat in chats:
+        seat = LMSeat("meta_0", CODEC, sampler, SamplingParams(max_tokens=40), max_prompt_length=256)
+        finishes.append(asyncio.run(seat.say({"messages": chat, "turn": 0}, gate=Gate())).finish)
+    assert [len(CODEC.prompt_ids(chat)) > 256 for chat in chats] == [False, True]
+    assert finishes == [Finish.STOP, Finish.CONTEXT_FULL]
+    assert sent == [CODEC.prompt_ids(chats[0])]
+    assert "Be brief." in CODEC.tokenizer.decode(sent[0])
 
 
 def test_a_prompt_of_exactly_the_limit_is_sent() -> None:

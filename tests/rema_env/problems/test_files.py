@@ -129,6 +129,29 @@ def test_a_fault_is_named_with_file_row_and_column(tmp_path: Path, rows: list[di
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("cells", [[None, None], ["", "q"]])
+def test_a_prompt_column_without_prompts_is_named_with_its_first_row(tmp_path: Path, cells: list[Any]) -> None:
+    pq.write_table(pa.table({"prompt": pa.array(cells), "answer": [1, 2]}), tmp_path / "x.parquet")
+    with pytest.raises(ValueError, match=r"x.parquet, row 0, column 'prompt': the (cell is missing|text is empty)"):
+        load_problems(tmp_path / "x.parquet")
+
+
+def test_an_answer_that_a_gap_turned_into_a_float_is_the_integer_and_the_gap_is_refused(tmp_path: Path) -> None:
+    table = pa.table({"question": ["a", "b"], "answer": pa.array([73.0, None])})
+    pq.write_table(table.slice(0, 1), tmp_path / "whole.parquet")
+    assert [p.answer for p in load_problems(tmp_path / "whole.parquet")] == ["73"]
+    pq.write_table(table, tmp_path / "gap.parquet")
+    with pytest.raises(ValueError, match=r"gap.parquet, row 1, column 'answer': the cell is missing"):
+        load_problems(tmp_path / "gap.parquet")
+
+
+def test_a_parquet_file_with_other_columns_says_which_are_missing_and_which_there_are(tmp_path: Path) -> None:
+    file = write(tmp_path / "x.parquet", [{"text": "1+1?", "reward_model": "rule", "answer": 2}])
+    with pytest.raises(ValueError, match=r"x.parquet: no question column .* columns text, reward_model, answer; name"):
+        load_problems(file)
+    assert load_problems(write(tmp_path / "y.parquet", [{"question": "1+1?", "answer": 2}]))[0].answer == "2"
+
+
 def test_a_null_in_a_parquet_file_is_named_too(tmp_path: Path) -> None:
     file = write(tmp_path / "bad.parquet", [*ROWS, {"question": None, "answer": 3}])
     with pytest.raises(ValueError, match="row 5, column 'question': the cell is missing"):
