@@ -20,31 +20,45 @@ ROOT = Path(__file__).parent.parent
 ROLES = ("solver", "critic", "refiner")
 
 CHECKS = """
+import dataclasses
 import warnings
+
+import debate
 import rema_env
 from pettingzoo.test import api_test
+from rema_env.process import as_chat
 from rema_env.testing import check_text_env
+
+def view(transcript, role):
+    return as_chat(transcript.problem.question, transcript.turns, role)
 
 assert "debate_v0" in rema_env.registry.names()
 for name in ("debate_v0", "debate:env"):
     check_text_env(rema_env.resolve(name)())
+check_text_env(rema_env.resolve("debate:env")(max_rounds=1, on_cut="continue"))
+check_text_env(rema_env.dialogue_env(dataclasses.replace(debate.PROCESS, view=view), debate.Sums()))
 warnings.filterwarnings("ignore", ".*(probably should be gymnasium.spaces|is not a NumPy array)")
 api_test(rema_env.resolve("debate:env")(max_rounds=3), num_cycles=50)
 """
 
 PLAYED = """
 import json
+import sys
+
 import rema_env
 
-env = rema_env.resolve("debate:env")()
+settings, script = json.loads(sys.argv[1])
+env = rema_env.resolve("debate:env")(**settings)
 env.reset(options={"problem": {"question": "4+5?", "answer": "9"}})
-script, paid = iter(["10", "No: 9.", "I am sure.", "9", "9", "Agreed.", "So it is 9."]), {}
+said, paid = iter(script), dict.fromkeys(env.possible_agents, 0.0)
 for agent in env.agent_iter():
-    _, paid[agent], terminated, truncated, _ = env.last(observe=False)
-    env.step(None if terminated or truncated else next(script))
+    _, reward, terminated, truncated, _ = env.last(observe=False)
+    paid[agent] += reward
+    env.step(None if terminated or truncated else next(said))
 transcript = env.unwrapped.transcript
-print(json.dumps([[turn.role for turn in transcript.turns], transcript.ending, paid]))
+print(json.dumps([[turn.role for turn in transcript.turns], transcript.ending, paid, list(said)]))
 """
+ROUNDS_OF_FOUR_AND_THREE = ["solver", "critic", "critic", "refiner", "solver", "critic", "refiner"]
 
 
 @pytest.fixture(scope="module")
@@ -85,11 +99,30 @@ def test_it_passes_every_check_by_name_and_by_path(site: Path, tmp_path: Path) -
     assert "Passed API test" in python(site, "-c", CHECKS, folder=tmp_path)
 
 
+def played(site: Path, folder: Path, *script: str, **settings: Any) -> list[Any]:
+    """Who spoke, how it ended, what it paid and what was left to say, of a dialogue about 4+5."""
+    found: list[Any] = json.loads(python(site, "-c", PLAYED, json.dumps([settings, script]), folder=folder))
+    return found
+
+
 def test_the_critic_may_speak_twice_and_the_packages_own_grader_pays_all_three(site: Path, tmp_path: Path) -> None:
-    order, ending, paid = json.loads(python(site, "-c", PLAYED, folder=tmp_path))
-    assert order == ["solver", "critic", "critic", "refiner", "solver", "critic", "refiner"]
+    paid = {"solver_0": 1.0, "critic_0": 1.0, "refiner_0": 1.0}
+    script = ("10", "No: 9.", "I am sure.", "9", "9", "Agreed.", "So it is 9.")
+    assert played(site, tmp_path, *script) == [ROUNDS_OF_FOUR_AND_THREE, "finished", paid, []]
+
+
+def test_a_term_pays_the_one_role_that_it_is_for(site: Path, tmp_path: Path) -> None:
+    script = ("10", "No: 9.", "", "9", "9", "Agreed.", "So it is 9.")
+    _, ending, paid, _ = played(site, tmp_path, *script, rewards={"answer": 1.0, "critic/empty": -0.5})
     assert ending == "finished"
-    assert paid == {"solver_0": 1.0, "critic_0": 1.0, "refiner_0": 1.0}
+    assert paid == {"solver_0": 1.0, "critic_0": pytest.approx(1 - 0.5 / 3), "refiner_0": 1.0}
+
+
+def test_rounds_are_counted_by_the_opening_role(site: Path, tmp_path: Path) -> None:
+    script = ("10", "No: 9.", "I am sure.", "9", "3", "Fine.", "9", "one too many")
+    roles, ending, paid, left = played(site, tmp_path, *script, max_rounds=2)
+    assert (roles, ending, left) == (ROUNDS_OF_FOUR_AND_THREE, "round_limit", ["one too many"])
+    assert set(paid.values()) == {0.0}
 
 
 def test_one_command_trains_all_three(site: Path, tmp_path: Path) -> None:
