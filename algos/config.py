@@ -222,7 +222,8 @@ class LearnerConfig:
     micro_batch_tokens: int = 16384
     """Rows times longest row of one forward and backward, on a rank."""
     zero_advantage: Literal["drop", "keep"] = "drop"
-    """Trajectories whose advantage is exactly 0 (groups that agree): left out of the minibatches, or kept in shares."""
+    """Trajectories whose advantage is exactly 0 (groups that agree): left out of the minibatches, so that neither a KL
+    nor an entropy term pulls there either; or kept, in shares and in those terms."""
     importance_correction: Literal["auto", "on", "off"] = "auto"
     """Weigh tokens by min(exp(old_logp - sampled_logp), 2). auto: on, but for the transformers sampler."""
     gradient_checkpointing: bool = True

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
+import os
+import signal
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+import yaml
+from transformers import AutoTokenizer
 
-from algos.batch import deal
+from algos import rollout
+from algos.algorithm import Out
+from algos.batch import Batch, deal
 from algos.config import LearnerConfig
+from algos.grpo import GRPOConfig
+from algos.grpo import advantages as grpo_advantages
+from algos.grpo import loss as grpo_loss
 from algos.learner import Learner
+from algos.learning import informative
 from algos.scoring import Precision
 from rema_agents.episodes import read_episodes, write_episodes
 from rema_agents.types import Episode
+from rema_env.transcript import role_of
+from tests.algos.batches import batch_of, weighed
 from tests.algos.zero_worker import LOSS, stored_batch
 
 CPU = Precision(torch.device("cpu"), torch.float32)
@@ -26,6 +41,10 @@ def run(folder: Path, *argv: str) -> None:
     from algos.grpo import main
 
     main([*FLAGS, "--output-dir", str(folder), *argv])
+
+
+def metrics(folder: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
 @pytest.fixture
@@ -60,8 +79,31 @@ def test_a_run_resumed_within_or_at_the_end_of_an_epoch_trains_on_every_problem_
         seen = trained_on(folder, epoch)
         assert len(seen) == 16
         assert set(seen.values()) == {1}
-    progress = json.loads((folder / "checkpoint-3" / "trainer" / "progress.json").read_text())
-    assert progress["problems"] == 12  # problems, not episodes
+    for step, problems in ((2, 8), (3, 12)):  # problems, not episodes: 32 episodes are 8 problems
+        assert json.loads((folder / f"checkpoint-{step}/trainer/progress.json").read_text())["problems"] == problems
+
+
+def test_groups_that_wait_while_a_run_is_stopped_and_saved_are_trained_once_after_it_goes_on(
+    sixteen: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, played = tmp_path / "run", rollout.play
+    argv = ["--dataset-name", str(sixteen), "--max-steps", "4"]
+    plays = itertools.count()
+
+    def stopped(make_env: Any, seats_for: Any, problems: Any, **more: Any) -> Any:
+        if len(problems) == 16 and next(plays) == 2:  # training, step 3: two groups are done, two are waiting
+            played(make_env, seats_for, problems[:8], **{**more, "groups": more["groups"][:8]})
+            os.kill(os.getpid(), signal.SIGTERM)
+        return played(make_env, seats_for, problems, **more)
+
+    monkeypatch.setattr(rollout, "play", stopped)
+    with pytest.raises(SystemExit) as exit_:
+        run(folder, *argv)
+    assert exit_.value.code == 143
+    assert (folder / "latest").read_text() == "checkpoint-2"
+    run(folder, *argv, "--resume-from-checkpoint", "latest")
+    seen = trained_on(folder, range(1, 5))
+    assert (len(seen), set(seen.values())) == (16, {1})
 
 
 def test_weights_as_a_start_bring_neither_step_nor_optimizer_with_them(sixteen: Path, tmp_path: Path) -> None:
@@ -73,6 +115,64 @@ def test_weights_as_a_start_bring_neither_step_nor_optimizer_with_them(sixteen: 
     state = torch.load(step, weights_only=False)
     assert state["global_steps"] == 2  # the two minibatches of its own first step
     assert state["lr_scheduler"]["last_epoch"] == 2
+
+
+def test_messages_cut_at_the_limit_leave_the_loss_and_stay_in_the_metrics(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    cut = ["--max-completion-length", "1", "--overlong", "mask", "--unfinished-reward", "grade"]
+    run(folder, *cut, "--zero-advantage", "keep", "--beta", "0.1", "--max-steps", "1", "--save-steps", "0")
+    (line,) = metrics(folder)
+    assert (line["loss"], line["grad_norm"], line["update/count"], line["update/skipped"]) == (0, 0, 0, 0)
+    assert (line["meta/completions/clipped_ratio"], line["meta/completions/max_length"]) == (1.0, 1.0)
+    assert (folder / "final/policy/model.safetensors").read_bytes() == (
+        folder / "best/policy/model.safetensors"
+    ).read_bytes()
+
+
+def test_a_group_that_agrees_is_left_out_of_the_kl_too_unless_it_is_kept() -> None:
+    config = GRPOConfig(beta=0.1)
+    batch = batch_of([[0], [0], [0], [0]], reward=[0.0, 0.0, 1.0, 0.0], group=[0, 0, 1, 1])
+    zero_BT = torch.zeros(4, 1, dtype=torch.float64)
+    batch = batch.with_tensors(old_logp_BT=zero_BT, ref_logp_BT=zero_BT - 1)
+    batch = batch.with_tensors(adv_BT=grpo_advantages(batch, None, config=config)[0])
+
+    def gradient(batch: Batch) -> dict[int, float]:
+        """How much each trajectory's token is pulled."""
+        logp_BT = torch.zeros(len(batch), 1, dtype=torch.float64, requires_grad=True)
+        grpo_loss(Out(logp_BT), weighed(batch, "token"), config=config)[0].backward()
+        assert logp_BT.grad is not None
+        return dict(zip(batch.trajectory_B.tolist(), logp_BT.grad[:, 0].tolist(), strict=True))
+
+    pull = 0.1 * (1 - math.exp(-1))
+    assert LearnerConfig().zero_advantage == "drop"
+    assert set(gradient(informative(batch))) == {2, 3}
+    kept = gradient(batch)
+    assert [kept[0], kept[1]] == pytest.approx([pull / 4] * 2)
+
+
+def test_in_the_first_update_the_loss_is_0_and_the_gradient_is_not(tmp_path: Path) -> None:
+    run(tmp_path / "run", "--num-minibatches", "1", "--share", "trajectory", "--max-steps", "1", "--save-steps", "0")
+    (line,) = metrics(tmp_path / "run")
+    assert abs(line["loss"]) < 1e-6
+    assert line["grad_norm"] > 0.01
+    assert line["clip_ratio/region_mean"] == 0
+
+
+def test_a_prompt_over_the_limit_ends_its_dialogue_is_counted_and_none_is_ever_cut(tmp_path: Path) -> None:
+    path = tmp_path / "long.jsonl"
+    questions = ["Compute 1+2 modulo 10.", "Compute 1+2 modulo 10." + " " * 300]
+    path.write_text("".join(json.dumps({"question": q, "answer": 3}) + "\n" for q in questions))
+    limit = ["--dataset-name", str(path), "--max-prompt-length", "256", "--max-steps", "1", "--save-steps", "0"]
+    run(tmp_path / "run", *limit)
+    (line,) = metrics(tmp_path / "run")
+    assert line["endings/context_full"] == 0.5
+    episodes = list(read_episodes(tmp_path / "run" / "episodes" / "step-000001.jsonl"))
+    assert {len(e.calls) == 0 for e in episodes if e.problem.question == questions[1]} == {True}
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "run" / "final" / "policy")
+    system = yaml.safe_load((tmp_path / "run" / "system_prompts.yaml").read_text())
+    for call in (call for e in episodes for call in e.calls):
+        assert len(call.prompt_ids) <= 256
+        assert system[role_of(call.agent)] in tokenizer.decode(call.prompt_ids)
 
 
 def test_an_evaluation_need_not_divide_by_the_group_size(tmp_path: Path) -> None:
