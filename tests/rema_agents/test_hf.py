@@ -229,6 +229,16 @@ class ContinuedEnv(Watched):
         self.limits = type(self.limits)(max_rounds=4, on_cut="continue")
 
 
+def test_four_answers_to_one_prompt_under_one_seed_differ_and_come_again() -> None:
+    def four() -> list[tuple[int, ...]]:
+        asked = [(PROMPTS[0], params(temperature=1.0, seed=1))] * 4
+        return [got.token_ids for got in ask_all(HFSampler(random_llama()), asked)]
+
+    first = four()
+    assert len(set(first)) == 4
+    assert first == four()
+
+
 def test_another_seed_and_another_call_of_a_dialogue_draw_anew() -> None:
     sampler = HFSampler(random_llama())
     one, other = (ask_all(sampler, [(PROMPTS[0], params(seed=s))])[0].token_ids for s in (1, 2))
