@@ -16,7 +16,6 @@ import torch
 import yaml
 from transformers import AutoTokenizer
 
-from algos import rollout
 from algos.algorithm import Out
 from algos.batch import Batch, deal
 from algos.config import LearnerConfig
@@ -27,6 +26,7 @@ from algos.learner import Learner
 from algos.learning import informative
 from algos.scoring import Precision
 from rema_agents.episodes import read_episodes, write_episodes
+from rema_agents.play import play
 from rema_agents.types import Episode
 from rema_env.transcript import role_of
 from tests.algos.batches import batch_of, weighed
@@ -86,17 +86,17 @@ def test_a_run_resumed_within_or_at_the_end_of_an_epoch_trains_on_every_problem_
 def test_groups_that_wait_while_a_run_is_stopped_and_saved_are_trained_once_after_it_goes_on(
     sixteen: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, played = tmp_path / "run", rollout.play
+    folder = tmp_path / "run"
     argv = ["--dataset-name", str(sixteen), "--max-steps", "4"]
     plays = itertools.count()
 
     def stopped(make_env: Any, seats_for: Any, problems: Any, **more: Any) -> Any:
         if len(problems) == 16 and next(plays) == 2:  # training, step 3: two groups are done, two are waiting
-            played(make_env, seats_for, problems[:8], **{**more, "groups": more["groups"][:8]})
+            play(make_env, seats_for, problems[:8], **{**more, "groups": more["groups"][:8]})
             os.kill(os.getpid(), signal.SIGTERM)
-        return played(make_env, seats_for, problems, **more)
+        return play(make_env, seats_for, problems, **more)
 
-    monkeypatch.setattr(rollout, "play", stopped)
+    monkeypatch.setattr("algos.rollout.play", stopped)
     with pytest.raises(SystemExit) as exit_:
         run(folder, *argv)
     assert exit_.value.code == 143
