@@ -17,6 +17,33 @@ import torch
 from torch import Tensor, nn
 
 
+class Base:
+    """A model's frozen weights: on their device, or, while others need the room, in host memory alone.
+
+    The copy in host memory is made once; as the weights never change, resting costs nothing after that.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._parameters = list(model.parameters())
+        self._kept: list[Tensor] = []
+        self._device = self._parameters[0].device
+        self._rests = False
+
+    def rest(self) -> None:
+        """Leave the device."""
+        self._kept = self._kept or [p.data.to("cpu", copy=True) for p in self._parameters]
+        for parameter, kept in zip(self._parameters, self._kept, strict=True):
+            parameter.data = kept
+        self._rests = True
+
+    def rise(self) -> None:
+        """Come back to the device."""
+        if self._rests:
+            for parameter, kept in zip(self._parameters, self._kept, strict=True):
+                parameter.data = kept.to(self._device, copy=True)
+        self._rests = False
+
+
 @dataclass(frozen=True)
 class Adapter:
     """One policy's adapter on a base that others may share.
@@ -24,14 +51,16 @@ class Adapter:
     Attributes:
         model: the peft model.
         name: the adapter's, which is the policy's.
+        base: what is under all its adapters.
     """
 
     model: Any
     name: str
+    base: Base
 
     @classmethod
-    def on(cls, base: nn.Module | Adapter, name: str, *, rank: int, alpha: int, start_from: str) -> Adapter:
-        """A fresh adapter on a base model, or next to those on another adapter's base.
+    def on(cls, under: nn.Module | Adapter, name: str, *, rank: int, alpha: int, start_from: str) -> Adapter:
+        """A fresh adapter on a model, or next to those on another adapter's base.
 
         Args:
             start_from: the base's folder or hub name, which the adapter's own folder will name.
@@ -40,11 +69,13 @@ class Adapter:
 
         config = LoraConfig(r=rank, lora_alpha=alpha, target_modules="all-linear", task_type="CAUSAL_LM")
         config.base_model_name_or_path = start_from
-        if isinstance(base, Adapter):
-            base.model.add_adapter(name, config)
-            made = cls(base.model, name)
+        if isinstance(under, Adapter):
+            under.base.rise()  # a new adapter lies where its base does
+            under.model.add_adapter(name, config)
+            made = cls(under.model, name, under.base)
         else:
-            made = cls(get_peft_model(base, config, adapter_name=name), name)
+            base = Base(under)
+            made = cls(get_peft_model(under, config, adapter_name=name), name, base)
         made.wear()
         return made
 
@@ -59,6 +90,13 @@ class Adapter:
     def parameters(self) -> list[nn.Parameter]:
         """Those of this adapter."""
         return [p for name, p in self.model.named_parameters() if f".{self.name}." in name]
+
+    def tensors(self, whole: Callable[[nn.Parameter], Any]) -> Iterator[tuple[str, Tensor]]:
+        """Its own weights alone, named as in peft's files; `whole` as in `merged`."""
+        for name, parameter in self.model.named_parameters():
+            if f".{self.name}." in name:
+                with whole(parameter):
+                    yield name.replace(f".{self.name}.", "."), parameter.detach()
 
     def merged(self, whole: Callable[[nn.Parameter], Any]) -> Iterator[tuple[str, Tensor]]:
         """Every weight of the base by its Hugging Face name, with what the adapter adds to it; one at a time.
@@ -77,7 +115,7 @@ class Adapter:
                 if layer is None:
                     yield plain, parameter.detach()
                 else:
-                    yield plain, parameter + layer.get_delta_weight(self.name).to(parameter.dtype)
+                    yield plain, parameter + layer.get_delta_weight(self.name).to(parameter)
 
     def save(self, folder: Path) -> None:
         """Write the adapter alone, as peft reads it."""
