@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from algos.batch import Batch
-from algos.credit import CreditConfig, credit, plug_in
+from algos.credit import CreditConfig, agent_turn, credit, plug_in
 from tests.algos.batches import batch_of, rewarded
 
 T = pytest.approx
@@ -43,6 +43,15 @@ def test_agent_turn_compares_a_turn_with_the_same_turn_of_others() -> None:
 def test_agent_turn_gives_nothing_to_a_turn_that_nobody_else_has() -> None:
     data = batch_of([[0, 1], [0, -1]], reward=[1.0, 0.0], group=[0, 0])
     assert paid(data, "agent_turn") == [[0.5, 0.0], [-0.5, 0.0]]
+
+
+def test_the_default_baseline_is_of_whole_trajectories_and_one_by_turn_says_that_it_is_biased() -> None:
+    stops_at_once, goes_on = [0, -1], [0, 1]
+    data = batch_of([stops_at_once, goes_on], reward=[0.0, 1.0], group=[0, 0])
+    assert CreditConfig().credit == "group"
+    assert paid(data, "group") == [[-0.5, -0.5], [0.5, 0.5]]
+    assert paid(data, "agent_turn") == [[-0.5, 0.0], [0.5, 0.0]]  # whoever goes on is never compared again
+    assert "Bias" in (agent_turn.__doc__ or "")
 
 
 def test_agent_normalises_over_all_problems_and_never_over_agents() -> None:

@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -176,7 +178,8 @@ def test_ctrl_c_saves_what_has_been_done_and_says_where(tmp_path: Path) -> None:
     [
         (["--env", "chess_v0"], "there is no environment 'chess_v0'; there are"),
         (["--dataset-name", "EMPTY"], "empty.jsonl"),
-        (["--dataset-name", "COLUMNS"], "columns.jsonl"),
+        (["--dataset-name", "COLUMNS"], "columns.parquet: no answer column (answer, "),
+        (["--dataset-name", "COLUMNS"], " among its columns question, label_text; name it with answer_column"),
         (["--dataset-name", "ANSWER"], "answer.jsonl"),
         (["--train", "critic"], "there is no role 'critic'; there are: meta, reasoner"),
         (["--model-name-or-path", "FOLDER"], "holds no model"),
@@ -192,13 +195,14 @@ def test_bad_input_is_one_message_and_exit_code_2_before_any_model_is_loaded(
 
     bad = {
         "EMPTY": ("empty.jsonl", ""),
-        "COLUMNS": ("columns.jsonl", '{"text": "x"}\n'),
         "ANSWER": ("answer.jsonl", '{"question": "x", "answer": ""}\n'),
     }
     values = {"FOLDER": str(tmp_path)}
     for key, (name, text) in bad.items():
         (tmp_path / name).write_text(text)
         values[key] = str(tmp_path / name)
+    values["COLUMNS"] = str(tmp_path / "columns.parquet")
+    pq.write_table(pa.table({"question": ["1+1?"], "label_text": ["2"]}), values["COLUMNS"])
     template = tmp_path / "template"
     template.mkdir()
     for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
