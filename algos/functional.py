@@ -122,7 +122,7 @@ def _about_the_mean(value_S: Tensor, group_S: Tensor) -> tuple[Tensor, Tensor, T
     std_P = (square_P / (count_P - 1).clamp(min=1)).sqrt()
     high_P = torch.full_like(count_P, -torch.inf).scatter_reduce_(0, group_S, value_S, "amax")
     low_P = torch.full_like(count_P, torch.inf).scatter_reduce_(0, group_S, value_S, "amin")
-    return centred_S, count_P[group_S], std_P[group_S], (high_P > low_P)[group_S]
+    return centred_S, count_P[group_S], std_P[group_S], (high_P != low_P)[group_S]  # NaN differs, and so is seen
 
 
 def segment_sum(value_BT: Tensor, segment_BT: Tensor, count: int) -> Tensor:
@@ -240,7 +240,7 @@ def whiten(value_BT: Tensor, kind_B: Tensor, trained_BT: Tensor) -> Tensor:
     for kind in torch.unique(kind_B).tolist():
         where_BT = trained_BT & (kind_B == kind)[:, None]
         value_N = value_BT[where_BT].double()
-        if len(value_N) and value_N.max() > value_N.min():
+        if len(value_N) and value_N.max() != value_N.min():  # a NaN differs from itself, and so is seen
             white_N = (value_N - value_N.mean()) * torch.rsqrt(value_N.var(correction=0) + 1e-8)
             out_BT[where_BT] = white_N.to(value_BT.dtype)
     return out_BT
@@ -278,9 +278,9 @@ def clipped_surrogate(ratio: Tensor, advantage: Tensor, low: float, high: float,
     return torch.where(advantage < 0, torch.maximum(value, dual * advantage), value)
 
 
-def clipped(ratio: Tensor, advantage: Tensor, low: float, high: float) -> Tensor:
-    """True where `clipped_surrogate` has no gradient."""
-    return ((ratio > 1 + high) & (advantage > 0)) | ((ratio < 1 - low) & (advantage < 0))
+def clipped(ratio: Tensor, advantage: Tensor, low: float, high: float) -> tuple[Tensor, Tensor]:
+    """Where `clipped_surrogate` has no gradient: True at the lower end of the range, and True at its upper end."""
+    return (ratio < 1 - low) & (advantage < 0), (ratio > 1 + high) & (advantage > 0)
 
 
 def kl_k2(logp_BT: Tensor, ref_logp_BT: Tensor) -> Tensor:

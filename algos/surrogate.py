@@ -24,8 +24,8 @@ from algos.functional import (
     clipped_surrogate,
     log_ratio,
     segment_sum,
-    turn_sums,
 )
+from algos.turn_means import TurnMeans
 
 if TYPE_CHECKING:
     from algos.batch import Batch
@@ -110,10 +110,10 @@ def sequence_ratio(out: Out, batch: Batch, limit: float) -> tuple[Tensor, Tensor
     """
     segment_BT = torch.where(batch.turn_BT >= 0, batch.trajectory_B[:, None], -1)
     sums = partial(segment_sum, segment_BT=segment_BT, count=len(batch.reward_S))
-    weight_S, adv_S = _weights_and_advantages(batch, sums)
-    log_ratio_BT = log_ratio(out.logp_BT, batch.old_logp_BT, batch.turn_BT)
-    mean_S = sums(batch.share_BT * log_ratio_BT) / torch.where(weight_S > 0, weight_S, 1.0)
-    return torch.exp(mean_S.clamp(-limit, limit)), adv_S, weight_S
+    weight_S = sums(batch.share_BT)
+    divisor_S = torch.where(weight_S > 0, weight_S, 1.0)
+    mean_S = sums(batch.share_BT * log_ratio(out.logp_BT, batch.old_logp_BT, batch.turn_BT)) / divisor_S
+    return torch.exp(mean_S.clamp(-limit, limit)), sums(batch.share_BT * batch.adv_BT) / divisor_S, weight_S
 
 
 def turn_ratio_geometric(out: Out, batch: Batch, limit: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -121,9 +121,8 @@ def turn_ratio_geometric(out: Out, batch: Batch, limit: float) -> tuple[Tensor, 
 
     Source: ReMA's released code, `clip_mode=turn`.
     """
-    sums = turn_sums(batch.turn_BT)
-    weight_BK, adv_BK = _weights_and_advantages(batch, sums)
-    mean_BK = sums(batch.share_BT * (out.logp_BT - batch.old_logp_BT)) / torch.where(weight_BK > 0, weight_BK, 1.0)
+    moved_BT = out.logp_BT - batch.old_logp_BT
+    mean_BK, adv_BK, weight_BK = TurnMeans.apply(moved_BT, batch.adv_BT, batch.share_BT, batch.turn_BT)
     return torch.exp(mean_BK.clamp(-limit, limit)), adv_BK, weight_BK
 
 
@@ -132,22 +131,9 @@ def turn_ratio_arithmetic(out: Out, batch: Batch, limit: float) -> tuple[Tensor,
 
     Source: ReMA, arXiv:2503.09501, Eq. 13.
     """
-    sums = turn_sums(batch.turn_BT)
-    weight_BK, adv_BK = _weights_and_advantages(batch, sums)
     ratio_BT = torch.exp((out.logp_BT - batch.old_logp_BT).clamp(-limit, limit))
-    return sums(batch.share_BT * ratio_BT) / torch.where(weight_BK > 0, weight_BK, 1.0), adv_BK, weight_BK
-
-
-def _weights_and_advantages(batch: Batch, sums: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
-    """By segment: the sum of the shares, and the mean of the advantage weighted by them (0 where there are no tokens).
-
-    Within a turn all shares are equal, so there it is the plain mean, as it is of log-ratios.
-    """
-    both = sums(
-        torch.complex(batch.share_BT, batch.share_BT * batch.adv_BT)
-    )  # one pass over the tokens sums two numbers
-    weight = both.real
-    return weight, both.imag / torch.where(weight > 0, weight, 1.0)
+    ratio_BK, adv_BK, weight_BK = TurnMeans.apply(ratio_BT, batch.adv_BT, batch.share_BT, batch.turn_BT)
+    return ratio_BK, adv_BK, weight_BK
 
 
 RATIOS: Mapping[str, Callable[[Out, Batch, float], tuple[Tensor, Tensor, Tensor]]] = {
@@ -167,11 +153,11 @@ def surrogate_loss(out: Out, batch: Batch, ratio: str, config: SurrogateConfig) 
     low, high = config.clip(ratio)
     ratio_N, adv_N, weight_N = RATIOS[ratio](out, batch, config.log_ratio_limit)
     value = -(weight_N * clipped_surrogate(ratio_N, adv_N, low, high, config.dual_clip)).sum()
-    cut_N = clipped(ratio_N, adv_N, low, high)
+    at_low, at_high = ((weight_N * cut_N).sum() for cut_N in clipped(ratio_N, adv_N, low, high))
     scalars = {
-        "clip_ratio/region_mean": (weight_N * cut_N).sum(),
-        "clip_ratio/low_mean": (weight_N * (cut_N & (adv_N < 0))).sum(),
-        "clip_ratio/high_mean": (weight_N * (cut_N & (adv_N > 0))).sum(),
+        "clip_ratio/region_mean": at_low + at_high,
+        "clip_ratio/low_mean": at_low,
+        "clip_ratio/high_mean": at_high,
     }
     if config.beta:
         kl = (batch.share_BT * KL_ESTIMATORS[config.kl_estimator](out.logp_BT, batch.ref_logp_BT)).sum()

@@ -101,14 +101,28 @@ def test_group_advantages_are_those_worked_by_hand() -> None:
     assert group_advantages(reward_S, group_S, scale="none").tolist() == T([0.5, -0.5, -0.5, 0.5, 0, 0])
 
 
-@pytest.mark.parametrize("reward", [0.7, 1.0, -0.1, 1 / 3])
-def test_a_group_that_agrees_has_no_advantage(reward: float) -> None:
-    assert group_advantages(torch.full((16,), reward), torch.zeros(16, dtype=torch.long)).tolist() == [0.0] * 16
+@pytest.mark.parametrize("scale", ["group", "batch", "none"])
+@pytest.mark.parametrize(("reward", "size"), [(1.0, 4), (0.7, 16), (-0.1, 16), (1 / 3, 16), (0.0, 2)])
+def test_a_group_that_agrees_has_no_advantage(reward: float, size: int, scale: str) -> None:
+    got = group_advantages(torch.full((size,), reward), torch.zeros(size, dtype=torch.long), scale=scale)
+    assert got.tolist() == [0.0] * size
 
 
-def test_groups_are_told_apart_by_number_and_not_by_place() -> None:
-    reward_S, group_S = torch.tensor([1.0, 5, 0, 5]), torch.tensor([0, 1, 0, 1])
-    assert group_advantages(reward_S, group_S, scale="none").tolist() == [0.5, 0, -0.5, 0]
+@pytest.mark.parametrize("order", [[0, 1, 2, 3], [0, 2, 1, 3], [3, 1, 2, 0]])
+def test_groups_are_told_apart_by_number_and_not_by_place(order: list[int]) -> None:
+    reward_S, group_S = torch.tensor([1.0, 0, 5, 5])[order], torch.tensor([0, 0, 1, 1])[order]
+    a = 0.5 / (math.sqrt(0.5) + 1e-6)
+    expected = torch.tensor([a, -a, 0, 0])[order]
+    assert group_advantages(reward_S, group_S).tolist() == T(expected.tolist())
+    plain = group_advantages(reward_S, group_S, scale="none")
+    assert plain.tolist() == torch.tensor([0.5, -0.5, 0, 0])[order].tolist()
+
+
+@pytest.mark.parametrize("scale", ["group", "none"])
+def test_a_reward_that_is_no_number_spoils_its_own_group_visibly_and_no_other(scale: str) -> None:
+    got = group_advantages(torch.tensor([float("nan"), 1.0, 1.0, 0.0]), torch.tensor([0, 0, 1, 1]), scale=scale)
+    assert got.isnan().tolist() == [True, True, False, False]
+    assert whiten(torch.tensor([[float("nan"), 1.0]]), torch.tensor([0]), torch.ones(1, 2).bool()).isnan().all()
 
 
 def test_a_group_of_one_has_no_baseline_and_no_advantage() -> None:
@@ -135,8 +149,11 @@ def test_the_token_surrogate_is_the_one_worked_by_hand() -> None:
     got = -clipped_surrogate(ratio, torch.ones(4), 0.2, 0.2)
     assert got.tolist() == T([-1.2, -1.2, -0.9048374, -1.2])
     assert float(got.mean()) == T(-1.1262, abs=1e-4)
-    assert clipped(ratio, torch.ones(4), 0.2, 0.2).tolist() == [True, True, False, True]
-    assert clipped(ratio, -torch.ones(4), 0.2, 0.2).tolist() == [False] * 4
+    assert [side.tolist() for side in clipped(ratio, torch.ones(4), 0.2, 0.2)] == [
+        [False] * 4,
+        [True, True, False, True],
+    ]
+    assert not any(side.any() for side in clipped(ratio, -torch.ones(4), 0.2, 0.2))
 
 
 def test_kl_estimators_are_those_worked_by_hand() -> None:
@@ -147,6 +164,12 @@ def test_kl_estimators_are_those_worked_by_hand() -> None:
 
 def test_turn_returns_are_those_worked_by_hand_and_stop_at_the_last_turn() -> None:
     assert discounted(torch.tensor([[0.0, 0.0, 1.0, 0.0]]), 0.9)[0].tolist() == T([0.81, 0.9, 1.0, 0.0])
+    reward_SK, real_SK = torch.tensor([[0.0, 0.0, 1.0, 50.0]]), torch.tensor([[True, True, True, False]])
+    got = generalised_advantages(reward_SK, torch.zeros(1, 4), real_SK, gamma=0.9, lam=1.0)
+    assert got[0].tolist() == T([0.81, 0.9, 1.0, 0.0])
+    four, padded = torch.tensor([0.0, 0.0, 0.0, 50.0]), torch.tensor([[0, 1, 2, -1]])
+    to_go = returns_to_go(four[None], torch.tensor([1.0]), padded, torch.tensor([0]), gamma=0.9)
+    assert to_go[0].tolist() == T([0.81, 0.9, 1.0, 0.0])
 
 
 def test_returns_to_go_pass_over_rows_and_turns_of_one_trajectory() -> None:
