@@ -19,8 +19,9 @@ from tyro.conf import Positional
 
 from algos.command_line import exit_on_mistakes, flatten, lay_over, parse, read_yaml, with_settings
 from algos.config import CommandConfig, EvalConfig
+from algos.doctor import installed
 from algos.metrics import accuracy, finished
-from algos.prompts import mismatch
+from algos.prompts import mismatch, write_prompts
 from algos.rollout import play_on_all_ranks
 from algos.run_folder import RunFolder
 from algos.samplers import Room
@@ -29,6 +30,7 @@ from algos.team import Team, make_team
 from algos.world import World, eval_sets, make_world, with_env
 from rema_agents.gate import Gate
 from rema_agents.types import Episode, SamplingParams, Seat
+from rema_env.roles import digest
 from rema_env.transcript import Message, Problem, role_of
 
 EVALUATION = 2**31
@@ -129,6 +131,22 @@ class AnotherProblem:
         return await self.seat.say({**observation, "messages": messages}, gate=gate)
 
 
+def provenance(world: World) -> dict[str, Any]:
+    """What a score depends on besides weights, settings and problems: kept beside it, so that two scores compare.
+
+    The grader is named as `rema_env.grading.load` names it, None for a function of the environment's own; no example
+    is ever shown before a problem (`shots`), but for those in the system prompts, of which this is the digest.
+    """
+    spec = getattr(getattr(world.make_env().unwrapped, "grade", None), "spec", None)
+    return {
+        "version": installed("rema-rl"),
+        "grader": None if spec is None else spec.name,
+        "grader_options": {} if spec is None else dict(spec.options),
+        "system_prompts": digest(world.system_prompts),
+        "shots": 0,
+    }
+
+
 def cross_play(
     before: Team, after: Team, evaluation: Evaluation, problems: Sequence[Problem]
 ) -> dict[str, dict[str, float]]:
@@ -221,7 +239,9 @@ def report(config: EvaluateConfig, world: World, sets: Mapping[str, Sequence[Pro
     folder = RunFolder(Path(config.common.output_dir)) if config.common.output_dir else None
     if folder is not None:
         folder.write_config({**flatten(config), "model_name_or_path": config.target})
-    for name, score in evaluate_sets(team, evaluation, sets, greedy=True).items():
+        write_prompts(folder.path, world.system_prompts)
+    scores = evaluate_sets(team, evaluation, sets, greedy=True)
+    for name, score in scores.items():
         out.print(
             f"{name}: {len(sets[name])} problems, accuracy {score.accuracy:.3f} ({len(score.episodes)} episodes at "
             f"temperature {config.evaluation.eval_temperature:g}), greedy {score.accuracy_greedy:.3f}, "
@@ -231,6 +251,9 @@ def report(config: EvaluateConfig, world: World, sets: Mapping[str, Sequence[Pro
             folder.write_evaluation(name, score.episodes)
         if config.influence:
             out.print(f"{name}: influence on the answer: {influences(config, team, evaluation, score.episodes)}")
+    if folder is not None:
+        found = {name: {"accuracy": s.accuracy, "accuracy_greedy": s.accuracy_greedy} for name, s in scores.items()}
+        folder.write_summary({"model": config.target, "evaluation": found, **provenance(world)})
     if config.cross_play:
         before = make_team(config.model, world.agents, precision, room=room, seed=seed)
         for name, problems in sets.items():

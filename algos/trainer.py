@@ -16,7 +16,7 @@ import numpy as np
 from algos.alarms import COLLAPSE, alarm_metrics
 from algos.checkpoint import save_checkpoint, save_weights
 from algos.collect import collect
-from algos.evaluate import Scores, evaluate_sets
+from algos.evaluate import Scores, evaluate_sets, provenance
 from algos.interrupt import Interrupts, Stopped
 from algos.learning import learn
 from algos.metrics import episode_metrics, finished
@@ -196,6 +196,7 @@ def summarise(run: Run, after: Mapping[str, Scores]) -> dict[str, Any]:
             name: {"before": before[name][0] if name in before else None, "after": score[0]}
             for name, score in last.items()
         },
+        **provenance(run.world),
         "command": " ".join(sys.argv),
     }
     run.folder.write_summary(summary)

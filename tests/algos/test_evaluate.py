@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import json
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
-from algos.evaluate import main
+from algos.evaluate import EvaluateConfig, Evaluation, main
+from algos.world import make_world, read_system_prompts
 from rema_agents.episodes import read_episodes
+from rema_agents.play import play
+from rema_agents.seat import ScriptedSeat
+from rema_agents.types import Seat
+from rema_env.grading.__main__ import main as grading
+from rema_env.roles import digest
+from rema_env.transcript import Problem
 
 FEW = ["--eval-num-problems", "24"]
 
@@ -24,6 +32,37 @@ def test_the_same_evaluation_gives_the_same_figures_by_name_and_by_folder(
     kept = list(read_episodes(tmp_path / "kept" / "evaluation" / "heldout.jsonl"))
     accuracy = sum(float(e.info["score"]) for e in kept) / 24
     assert f"accuracy {accuracy:.3f} (24 episodes at temperature 1)" in by_name
+    summary = json.loads((tmp_path / "kept" / "summary.json").read_text())
+    assert summary["evaluation"]["heldout"]["accuracy"] == accuracy
+    prompts = read_system_prompts(str(tmp_path / "kept" / "system_prompts.yaml"))
+    assert (summary["grader"], summary["grader_options"], summary["shots"]) == ("math", {"rtol": None}, 0)
+    assert (summary["version"], summary["system_prompts"]) == (version("rema-rl"), digest(prompts))
+
+
+SAVED = [
+    r"\boxed{\frac12}", r"\boxed{0.5}", r"\boxed{1/2}", "1/2", r"\boxed{}", r"First \boxed{1}. No: \boxed{\frac{1}{2}}",
+    r"\boxed{\frac{2}{3}}", r"\boxed{1} or \boxed{0.5}", "", r"\boxed{\sqrt{\frac14}}",
+]  # fmt: skip
+
+
+def test_saved_outputs_score_the_same_in_training_evaluation_and_by_the_grading_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = EvaluateConfig()
+    problem = Problem("half", "What is half of 1?", r"\frac12")
+    world, evaluation = make_world(config.env), Evaluation.of(config)
+
+    def seats(dialogue: int) -> dict[str, Seat]:
+        return {"meta_0": ScriptedSeat(["Go. [FINISH]"]), "reasoner_0": ScriptedSeat([SAVED[dialogue]])}
+
+    trained = [e.rewards["reasoner_0"] for e in play(world.make_env, seats, [problem] * 10)]
+    evaluated = [e.info["score"] for e in evaluation.play(seats, [problem] * 10)]
+    rows = [{"id": n, "answer": problem.answer, "response": text} for n, text in enumerate(SAVED)]
+    (tmp_path / "saved.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    grading([str(tmp_path / "saved.jsonl")])
+    graded = [json.loads(line)["score"] for line in capsys.readouterr().out.splitlines()]
+    assert trained == evaluated == graded
+    assert 0 < sum(graded) < 10
 
 
 def test_more_samples_a_problem_are_averaged(capsys: pytest.CaptureFixture[str]) -> None:
