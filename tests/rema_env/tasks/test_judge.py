@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -107,19 +108,34 @@ def test_procedural_pairs_put_the_right_result_on_either_side() -> None:
         assert better != worse
 
 
-@pytest.mark.parametrize("name", ["rewardbench", "judgebench"])
-def test_an_always_a_judge_is_right_as_often_as_the_labels_say(data: Path, name: str) -> None:
-    source = load_pairs(data / f"{name}.parquet", orders="given")
-    env = rema_env.judge_v0(source, process="single_turn")
-    right = 0.0
-    for problem in source[:50]:
+def accuracy(problems: Sequence[Problem], verdict: Callable[[Problem], str], process: str) -> float:
+    """How often scripted agents are paid for their verdict."""
+    env = rema_env.judge_v0(process=process)
+    paid = 0.0
+    for problem in problems:
         env.reset(options={"problem": problem})
-        env.step("Judge them.")
-        env.step("[[A]]")
-        right += env.rewards["reasoner_0"]
-    assert right == sum(p.answer == "A" for p in source[:50])
-    both = load_pairs(data / f"{name}.parquet")
-    assert sum(p.answer == "A" for p in both) == len(both) / 2
+        for agent in env.agent_iter():
+            _, reward, terminated, truncated, _ = env.last(observe=False)
+            paid += reward if agent == "reasoner_0" else 0.0
+            say = (
+                "Check both against the question. [FINISH]" if agent == "meta_0" else f"I have. [[{verdict(problem)}]]"
+            )
+            env.step(None if terminated or truncated else say)
+    return paid / len(problems)
+
+
+# Counted in the files: of JudgeBench's first 50 labels 28 are A>B; RewardBench's better answer always comes first.
+@pytest.mark.parametrize("process", ["multi_turn", "single_turn", "vrp"])
+@pytest.mark.parametrize(("name", "first_is_better"), [("judgebench", 28), ("rewardbench", 50)])
+def test_an_always_a_judge_of_50_pairs_is_right_as_often_as_the_labels_say(
+    data: Path, name: str, first_is_better: int, process: str
+) -> None:
+    given = load_pairs(data / f"{name}.parquet", orders="given")[:50]
+    both = load_pairs(data / f"{name}.parquet")[:100]
+    assert len({problem.extra["pair"] for problem in both}) == 50
+    assert accuracy(given, lambda _: "A", process) == first_is_better / 50
+    assert accuracy(both, lambda _: "A", process) == accuracy(both, lambda _: "B", process) == 0.5
+    assert accuracy(both, lambda problem: problem.answer, process) == 1.0
 
 
 def test_a_known_set_of_pairs_is_loaded_by_name_and_one_of_problems_is_refused(data: Path) -> None:
