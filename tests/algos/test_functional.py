@@ -102,7 +102,7 @@ def test_group_advantages_are_those_worked_by_hand() -> None:
 
 
 @pytest.mark.parametrize("scale", ["group", "batch", "none"])
-@pytest.mark.parametrize(("reward", "size"), [(1.0, 4), (0.7, 16), (-0.1, 16), (1 / 3, 16), (0.0, 2)])
+@pytest.mark.parametrize(("reward", "size"), [(1.0, 4), (0.7, 16), (-0.1, 10), (1 / 3, 7), (0.0, 2)])
 def test_a_group_that_agrees_has_no_advantage(reward: float, size: int, scale: str) -> None:
     got = group_advantages(torch.full((size,), reward), torch.zeros(size, dtype=torch.long), scale=scale)
     assert got.tolist() == [0.0] * size

@@ -12,6 +12,7 @@ from algos.groups import by_context, by_group, grafted, paid_by_branches, stems,
 from algos.overlong import cut, penalised
 from rema_agents.types import Call, Completion, Episode
 from rema_env.transcript import Ending, Finish, Message, Problem, Transcript, Turn
+from tests.algos.batches import weighed
 
 AGENTS = ("meta_0", "reasoner_0")
 
@@ -89,6 +90,7 @@ def test_a_cut_message_marks_its_own_trajectory_and_no_other() -> None:
     assert cut(batch, episodes).tolist() == [True, False, False, False]
     left = batch.of_trajectories(~cut(batch, episodes))
     assert sorted(left.trajectory_B.tolist()) == [1, 2, 3]
+    assert weighed(left, "token").share_BT[left.trained_BT].tolist() == pytest.approx([1 / 3] * 3)
 
 
 def test_cut_messages_flag_a_trajectory_once_however_many_turns_and_rows_it_has() -> None:
