@@ -18,11 +18,11 @@ def publish(policy: Policy) -> None:
         raise ValueError(f"policy {policy.name} does not learn, so there is nothing to publish")
     policy.version += 1
     policy.learner.rest()
-    sent = Counted(policy.learner.named_weights())
+    sent = Counted(policy.learner.named_weights, again=policy.learner.holds_all)
     policy.sampler.update_weights(sent, policy.version)
     ranks.wait()  # a server is told by the first rank alone
-    arrived = getattr(policy.sampler, "checksum", None)
-    if arrived is not None and arrived() != sent.checksum:
+    arrived = policy.sampler.checksum() if hasattr(policy.sampler, "checksum") else None
+    if arrived not in (None, sent.checksum):
         raise RuntimeError(
             f"the sampler of policy {policy.name} does not hold the weights that were published as version "
             f"{policy.version}: their checksums differ"

