@@ -163,8 +163,12 @@ class SamplingConfig:
     """Leave out groups that teach nothing and draw further problems instead."""
     max_sampling_rounds: int = 4
     """With dynamic sampling: draw at most so many times the problems of a step."""
+    phase_problems: int = 0
+    """With --train alternate: a phase tries so many problems first and keeps to those within --success-rate; 0: off."""
+    phase_samples: int = 10
+    """Episodes of each problem that a phase tries, the partner greedy."""
     success_rate: str = "0:1"
-    """With dynamic sampling: keep groups whose mean grade lies within LOW:HIGH, e.g. 0.2:0.8."""
+    """With dynamic sampling or phases: keep problems whose mean grade lies within LOW:HIGH, e.g. 0.2:0.8."""
     overlong: Literal["keep", "mask", "penalise"] = "keep"
     """Trajectories with a message cut at the limit: learnt from, left out of the loss, or paid less."""
     overlong_buffer: int = 64
@@ -173,7 +177,8 @@ class SamplingConfig:
     def __post_init__(self) -> None:
         for name in ("problems_per_step", "num_generations", "num_branches", "max_sampling_rounds", "overlong_buffer"):
             _at_least(name, getattr(self, name), 1)
-        _at_least("branch_turn", self.branch_turn, 0)
+        for name, least in (("branch_turn", 0), ("phase_problems", 0), ("phase_samples", 1)):
+            _at_least(name, getattr(self, name), least)
         if not 0 <= self.bounds[0] <= self.bounds[1] <= 1:
             raise ValueError(f"--success-rate {self.success_rate}: LOW:HIGH must be between 0 and 1, e.g. 0.2:0.8")
         if not 0 < self.temperature < math.inf or self.top_p != 1 or self.top_k != 0:

@@ -20,6 +20,7 @@ from algos.evaluate import Evaluation
 from algos.group_pay import both_orders, check_both_orders, check_group_rewards
 from algos.memory import OutOfMemory
 from algos.models import EMBEDDED, model_folder
+from algos.phases import check_phases
 from algos.plan import GB, Gpus, Shape, make_plan, refuse_what_cannot_fit
 from algos.prompts import mismatch, write_prompts
 from algos.report_to import Reporters
@@ -103,6 +104,7 @@ def check(config: TrainConfig, *, n: int, bf16: bool) -> None:
             f"--problems-per-step {problems} does not divide by {n} ranks, and a group of episodes is never divided: "
             f"choose {f'{below} or ' if below else ''}{below + n}"
         )
+    check_phases(config)
     read_deepspeed_file(config.learner, bf16=bf16, ranks=n)
     if config.model.lora_rank and config.model.team == "separate" and zero_stage(config.learner) == 3:
         raise ValueError("--lora-rank with --team separate shares one base, which --zero-stage 3 cannot part: use 2")

@@ -51,9 +51,9 @@ class Schedule:
         """Who learns in a step."""
         return self.phases[self._place(step)[0]][0]
 
-    def starts_phase(self, step: int) -> bool:
-        """Whether a step is the first of a phase."""
-        return self._place(step)[1] == 0
+    def phase_start(self, step: int) -> int:
+        """The first step of the phase that a step belongs to."""
+        return step - self._place(step)[1]
 
     def _place(self, step: int) -> tuple[int, int]:
         """The phase's index and how many of its steps are done."""

@@ -35,6 +35,7 @@ class Progress:
         before: evaluation set -> accuracy sampled and greedy, before the first step; None until it is known.
         unlogged: the metrics of a step whose evaluation is still to come.
         skipped_in_a_row: updates left out since the last one that was made.
+        phase: with `--phase-problems`: the phase's first step, and the draws of its problems.
     """
 
     step: int = 0
@@ -46,6 +47,7 @@ class Progress:
     before: dict[str, list[float | None]] | None = None
     unlogged: dict[str, Any] | None = None
     skipped_in_a_row: int = 0
+    phase: dict[str, Any] | None = None
 
 
 class Clock:

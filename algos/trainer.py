@@ -102,6 +102,8 @@ def one_step(run: Run) -> dict[str, Any]:
     metrics: dict[str, Any] = {"step": step, **episode_metrics(episodes)}
     if config.sampling.dynamic_sampling:
         metrics["sampling/kept"] = collected.kept
+    if config.sampling.phase_problems and progress.phase is not None:
+        metrics["sampling/phase_problems"] = len(progress.phase["draws"])
     for policy in run.team.learning():
         agents = tuple(agent for agent in policy.agents if agent in run.schedule.learning(step))
         if not agents:

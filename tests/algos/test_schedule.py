@@ -19,7 +19,7 @@ def test_alternating_gives_each_role_as_many_steps_from_step_1_on() -> None:
     schedule = Schedule.parse("alternate:3", AGENTS)
     who = [schedule.learning(step)[0] for step in range(1, 10)]
     assert who == ["meta_0"] * 3 + ["reasoner_0"] * 3 + ["meta_0"] * 3
-    assert [step for step in range(1, 10) if schedule.starts_phase(step)] == [1, 4, 7]
+    assert [schedule.phase_start(step) for step in range(1, 10)] == [1] * 3 + [4] * 3 + [7] * 3
 
 
 def test_the_first_role_can_be_chosen_and_phases_can_differ_in_length() -> None:
