@@ -18,7 +18,7 @@ def publish(policy: Policy) -> None:
         raise ValueError(f"policy {policy.name} does not learn, so there is nothing to publish")
     policy.version += 1
     policy.learner.rest()
-    sent = Counted(policy.learner.named_weights, again=policy.learner.holds_all)
+    sent = Counted(policy.weights, again=policy.learner.holds_all)
     policy.sampler.update_weights(sent, policy.version)
     ranks.wait()  # a server is told by the first rank alone
     arrived = policy.sampler.checksum() if hasattr(policy.sampler, "checksum") else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -116,6 +116,28 @@ def make_sampler(
 
         rows = {"max_rows": room.calls} if room else {}
         return HFSampler.from_pretrained(folder, dtype=precision.dtype, device=str(precision.device), **rows)
+    return _engine(folder, precision, config=config, room=room, seed=seed)
+
+
+def adapters_on_one_engine(
+    folder: str, names: Sequence[str], precision: Precision, *, config: ModelConfig, room: Room | None, seed: int
+) -> dict[str, Any]:
+    """Policy name -> its sampler: all on one vLLM engine with their base's folder, each with an adapter on it.
+
+    None at all where vLLM has no room for adapters of such a rank: then merged weights have to do.
+    """
+    from rema_agents.vllm.adapters import RANKS, Adapters, AdapterSampler
+
+    if config.lora_rank > RANKS[-1]:
+        return {}
+    adapters = Adapters(names, rank=config.lora_rank, alpha=config.lora_alpha)
+    engine = _engine(folder, precision, config=config, room=room, seed=seed, adapters=adapters)
+    return {name: AdapterSampler(engine, name) for name in names}
+
+
+def _engine(
+    folder: str, precision: Precision, *, config: ModelConfig, room: Room | None, seed: int, **more: Any
+) -> Any:
     from rema_agents.vllm import VLLMSampler
 
     if config.vllm_tensor_parallel_size > 1 and ranks.count() > 1:
@@ -130,6 +152,7 @@ def make_sampler(
         weights=config.vllm_weight_transfer,
         seed=seed_of(seed, ranks.number()) % 2**31,  # or all ranks would draw the same
         **fits,
+        **more,
     )
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from algos import ranks
 from algos.config import ModelConfig, TrainConfig
 from algos.models import SHARED, model_folder
-from algos.samplers import Room, connect, make_sampler, sampler_kind, servers_of
+from algos.samplers import Room, adapters_on_one_engine, connect, make_sampler, sampler_kind, servers_of
 from algos.schedule import Schedule
 from rema_agents.chat import ChatCodec
 from rema_agents.remote import RemoteSeat
@@ -20,6 +20,8 @@ from rema_agents.types import SamplingParams, Seat
 from rema_env.transcript import role_of
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from algos.learner import AdaptersOff, Learner
     from algos.scoring import Precision, Reference
 
@@ -44,6 +46,12 @@ class Policy:
     reference: Reference | AdaptersOff | None = None
     version: int = 0
     share_thinking: bool = False
+
+    def weights(self) -> Iterator[tuple[str, Tensor]]:
+        """What its sampler takes of the learner: its adapter where the sampler has the base, else all weights."""
+        assert self.learner is not None
+        takes_adapters = getattr(self.sampler, "takes_adapters", False)
+        return self.learner.adapter_weights() if takes_adapters else self.learner.named_weights()
 
     def seat(self, agent: str, params: SamplingParams, dialogue: int, max_prompt_length: int) -> Seat:
         """A new seat for one dialogue; on a server that gives no token ids, one that speaks text."""
@@ -147,21 +155,38 @@ def make_team(
         folder = model_folder(where, name)
         codec = ChatCodec.from_pretrained(folder, chat_template_kwargs=config.chat_template_kwargs)
         codecs[name] = folder, codec
+    here = [name for name in codecs if name in learners and name not in servers]
+    if config.lora_rank:
+        _check_one_base({codecs[name][0] for name in learners})
+    as_adapters = {}
+    if here and config.lora_rank and kind == "vllm":
+        as_adapters = adapters_on_one_engine(codecs[here[0]][0], here, precision, config=config, room=room, seed=seed)
     policies = {}
     for name, (folder, codec) in codecs.items():
         own = tuple(agent for agent in learning if names[agent] == name)
-        sampler = (
-            connect(servers[name], codec, learns=name in learners, room=room)
-            if name in servers
-            else make_sampler(kind, folder, precision, config=config, room=room, seed=seed)
-        )
+        if name in servers:
+            sampler = connect(servers[name], codec, learns=name in learners, room=room)
+        else:
+            sampler = as_adapters.get(name) or make_sampler(
+                kind, folder, precision, config=config, room=room, seed=seed
+            )
         policy = policies[name] = Policy(name, own, folder, codec, sampler, share_thinking=config.share_thinking)
         if own and add_learner:
+            if hasattr(sampler, "sleep"):
+                sampler.sleep()  # the learner is loaded where it is
             add_learner(policy)
-            if name in servers and policy.learner is not None:  # it may hold other weights than the folder
-                policy.sampler.update_weights(policy.learner.named_weights(), policy.version)
+            if name in (*servers, *as_adapters):  # a server may hold other weights, and an engine has no adapter yet
+                policy.sampler.update_weights(policy.weights(), policy.version)
                 ranks.wait()
     return Team({agent: policies[name] for agent, name in names.items()})
+
+
+def _check_one_base(folders: Collection[str]) -> None:
+    if len(folders) > 1:
+        raise ValueError(
+            f"--lora-rank puts the adapters of all roles on one base, but they start from {len(folders)} models, "
+            f"{' and '.join(sorted(folders))}: start from one (--model-name-or-path), or train all weights"
+        )
 
 
 def learning_rates(config: TrainConfig, agents: Sequence[str]) -> dict[str, float]:

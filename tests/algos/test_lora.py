@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
 from peft import PeftModel
 from safetensors.torch import load_file
+from torch import Tensor
 from transformers import AutoModelForCausalLM
 
-from algos.batch import make_batch
+from algos.algorithm import Metrics, Out
+from algos.batch import Batch, make_batch
 from algos.config import LearnerConfig
 from algos.learner import AdaptersOff, Learner
 from algos.scoring import Precision
@@ -70,6 +73,62 @@ def test_only_adapters_have_optimizer_states(pair: tuple[Learner, Learner], stor
     states = [state for state in meta.engine.optimizer.state.values() if "exp_avg" in state]
     assert sum(state["exp_avg"].numel() for state in states) == own
     assert not reasoner.engine.optimizer.state
+
+
+@pytest.mark.parametrize("stage", [0, 2])
+def test_critics_on_one_base_are_each_policys_own(stage: int, embedded: Path, stored: Path) -> None:
+    config = LearnerConfig(learning_rate=1e-2, gradient_checkpointing=False, zero_stage=stage)  # type: ignore[arg-type]
+    meta = Learner(str(embedded), config, CPU, lora=(4, 32), name="meta", needs=("value",))
+    reasoner = Learner(str(embedded), config, CPU, lora=(4, 32), name="reasoner", needs=("value",), base=meta)
+    batch = stored_batch(stored)
+    batch = batch.with_tensors(old_logp_BT=meta.logp(batch))
+
+    def loss(out: Out, micro: Batch) -> tuple[Tensor, Metrics]:
+        assert out.value_BK is not None
+        return ((out.value_BK - 1) ** 2).mean(), {}
+
+    meta.update(batch, loss)
+    assert meta.values(batch).abs().max() > 1e-3
+    assert not reasoner.values(batch).any()
+    reasoner.update(batch, loss)
+    assert reasoner.values(batch).abs().max() > 1e-3
+
+
+def test_a_base_that_rests_is_in_host_memory_and_comes_back_as_it_was(
+    pair: tuple[Learner, Learner], stored: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meta, reasoner = pair
+    assert meta.adapter is not None
+    batch = stored_batch(stored)
+    batch = batch.with_tensors(old_logp_BT=meta.logp(batch))
+    weight = meta.adapter.model.get_input_embeddings().weight
+    before, place = weight.detach().clone(), weight.data_ptr()
+    monkeypatch.setattr(Learner, "_may_rest", True)
+    meta.rest()
+    assert weight.data_ptr() != place
+    merged = dict(meta.named_weights())
+    assert torch.equal(merged["model.embed_tokens.weight"], before)
+    in_host = weight.data_ptr()
+    reasoner.update(batch, LOSS)
+    assert weight.data_ptr() != in_host
+    assert torch.equal(weight, before)
+    assert torch.equal(meta.logp(batch), batch.old_logp_BT)
+    reasoner.rest()
+    assert weight.data_ptr() == in_host
+
+
+def test_roles_that_start_from_different_weights_have_no_base_in_common(
+    embedded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from algos.grpo import main
+
+    for role in ("meta", "reasoner"):
+        shutil.copytree(embedded, tmp_path / "pair" / role)
+    argv = ["--model-name-or-path", str(tmp_path / "pair"), "--output-dir", str(tmp_path / "run")]
+    with pytest.raises(SystemExit) as exit_:
+        main([*FLAGS, *argv])
+    assert exit_.value.code == 2
+    assert "puts the adapters of all roles on one base, but they start from 2 models" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("stage", [0, 1, 2])
