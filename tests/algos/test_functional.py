@@ -102,10 +102,11 @@ def test_group_advantages_are_those_worked_by_hand() -> None:
 
 
 @pytest.mark.parametrize("scale", ["group", "batch", "none"])
-@pytest.mark.parametrize(("reward", "size"), [(1.0, 4), (0.7, 16), (-0.1, 10), (1 / 3, 7), (0.0, 2)])
+@pytest.mark.parametrize(("reward", "size"), [(1.0, 4), (0.7, 16), (0.1, 10), (1 / 3, 7), (0.0, 2)])
 def test_a_group_that_agrees_has_no_advantage(reward: float, size: int, scale: str) -> None:
-    got = group_advantages(torch.full((size,), reward), torch.zeros(size, dtype=torch.long), scale=scale)
-    assert got.tolist() == [0.0] * size
+    for dtype in (torch.float32, torch.float64):  # ten times 0.1 is not 1 in float64
+        got = group_advantages(torch.full((size,), reward, dtype=dtype), torch.zeros(size).long(), scale=scale)
+        assert got.tolist() == [0.0] * size
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2, 3], [0, 2, 1, 3], [3, 1, 2, 0]])
