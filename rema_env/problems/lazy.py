@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from rema_env.problems.files import GoldFault, problems_of
-from rema_env.problems.tables import Row, Table, parquet_faults
+from rema_env.problems.tables import Row, Table, parquet_faults, rows_as_written
 from rema_env.transcript import Problem
 
 Block = tuple[Problem, ...]
@@ -98,7 +98,7 @@ def _read_block(path: str | Path, starts: Sequence[int], block: int, **columns: 
 
     def rows(wanted: Sequence[str]) -> list[Row]:
         with parquet_faults(path):
-            found: list[Row] = file.read_row_group(block, columns=list(wanted)).to_pylist()
+            found = rows_as_written(file.read_row_group(block, columns=list(wanted)))
         return found
 
     table = Table(str(path), tuple(file.schema_arrow.names), rows)

@@ -70,9 +70,21 @@ def _parquet(path: Path) -> Table:
     def rows(columns: Sequence[str]) -> Iterator[Row]:
         with parquet_faults(path):
             for batch in file.iter_batches(columns=list(columns)):
-                yield from batch.to_pylist()
+                yield from rows_as_written(batch)
 
     return Table(str(path), tuple(file.schema_arrow.names), rows)
+
+
+def rows_as_written(table: Any) -> list[Row]:
+    """The rows of an Arrow table or batch; what was stored in 32 bits as 0.1 is 0.1 and not 0.10000000149011612."""
+    import pyarrow as pa
+
+    for place, field in enumerate(table.schema):
+        if field.type == pa.float32():
+            column = table.column(place).cast(pa.string()).cast(pa.float64())
+            table = table.set_column(place, field.name, column)
+    found: list[Row] = table.to_pylist()
+    return found
 
 
 def _json_lines(path: Path) -> Table:

@@ -388,11 +388,12 @@ def test_nothing_of_the_old_weights_is_left_for_the_next_call_of_the_same_dialog
     sampler, new = HFSampler(random_llama()), random_llama(1)
 
     async def scene() -> list[Completion]:
-        gate, made = Gate(), []
-        prompt = tuple(range(2, 40))
+        gate, prompt = Gate(), tuple(range(2, 40))
+        made: list[Completion] = []
         for _ in range(2):
             got = await sampler.sample(prompt, params(temperature=0.0), dialogue=0, gate=gate)
-            prompt, made = (*prompt, *got.token_ids, 50, 3), [*made, got]
+            prompt = (*prompt, *got.token_ids, 50, 3)
+            made.append(got)
             sampler.update_weights(new.named_parameters(), 1)
         again = await sampler.sample(tuple(range(2, 40)), params(temperature=0.0), dialogue=0, gate=gate)
         return [*made, again]

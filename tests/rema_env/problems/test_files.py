@@ -145,6 +145,13 @@ def test_an_answer_that_a_gap_turned_into_a_float_is_the_integer_and_the_gap_is_
         load_problems(tmp_path / "gap.parquet")
 
 
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
+def test_a_number_is_what_was_written_in_however_many_bits_it_is_stored(tmp_path: Path, kind: pa.DataType) -> None:
+    answers = pa.array([0.1, 73.0, 1e-7, 1e22], kind)
+    pq.write_table(pa.table({"question": ["a", "b", "c", "d"], "answer": answers}), tmp_path / "x.parquet")
+    assert [p.answer for p in load_problems(tmp_path / "x.parquet")] == ["0.1", "73", "1e-07", "1" + "0" * 22]
+
+
 def test_a_parquet_file_with_other_columns_says_which_are_missing_and_which_there_are(tmp_path: Path) -> None:
     file = write(tmp_path / "x.parquet", [{"text": "1+1?", "reward_model": "rule", "answer": 2}])
     with pytest.raises(ValueError, match=r"x.parquet: no question column .* columns text, reward_model, answer; name"):
