@@ -18,9 +18,8 @@ from typing import Any
 
 from rema_env.dialogue import DialogueEnv
 from rema_env.problems.catalogue import CATALOGUE
-from rema_env.problems.named import FAMILIES
+from rema_env.problems.named import FAMILIES, load_pairs_named
 from rema_env.problems.pair_split import TEST_SIZE, split_tuples
-from rema_env.problems.pairs import load_pairs
 from rema_env.process import META, PROCESSES
 from rema_env.registry import names, resolve
 from rema_env.render import transcript_text
@@ -98,8 +97,10 @@ def print_episodes(path: Path, number: int | None) -> str:
 def _episodes(path: Path) -> Iterator[tuple[Transcript, dict[str, float]]]:
     if not path.is_file():
         raise ValueError(f"{path}: no such file")
-    with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
+    with path.open(encoding="utf-8-sig", errors="replace", newline="\n") as file:
         for number, line in enumerate(file, start=1):
+            if not line.strip():
+                continue
             try:
                 data = json.loads(line)
                 yield Transcript.from_json(data.get("transcript", data)), dict(data.get("rewards", {}))
@@ -108,8 +109,11 @@ def _episodes(path: Path) -> Iterator[tuple[Transcript, dict[str, float]]]:
 
 
 def split_pairs(source: str, strictness: Any, test_size: int, seed: int, folder: Path) -> str:
-    """Part the pairs of a file and write both parts as JSON Lines in JudgeBench's columns."""
-    parts = split_tuples(load_pairs(source), strictness, test_size=test_size, seed=seed)
+    """Part the pairs of a file or a known set and write both parts as JSON Lines in JudgeBench's columns."""
+    pairs = load_pairs_named(source)
+    if not isinstance(pairs, Sequence):
+        raise ValueError(f"{source} has no end that could be parted")
+    parts = split_tuples(pairs, strictness, test_size=test_size, seed=seed)
     folder.mkdir(parents=True, exist_ok=True)
     told = []
     for name, problems in zip(("train", "test"), parts, strict=True):
@@ -142,7 +146,7 @@ def parser() -> argparse.ArgumentParser:
     told.add_argument("file", type=Path)
     told.add_argument("--number", type=int, help="only this one, counted from 0")
     parted = commands.add_parser("split-pairs", help="part judged pairs into training and test")
-    parted.add_argument("file", help="a file in the format of RewardBench or JudgeBench")
+    parted.add_argument("file", help="rewardbench, judgebench, or a file in the format of one of them")
     parted.add_argument("--split", choices=["strict", "loose"], required=True)
     parted.add_argument("--test-size", type=int, default=TEST_SIZE)
     parted.add_argument("--seed", type=int, default=0)

@@ -14,6 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from numbers import Real
 from typing import Any, Literal
 
 from rema_env.process import META, ChatMessage, Process, agent_of
@@ -159,7 +160,7 @@ def action_terms(penalty: float = 0.0) -> tuple[Reward, ...]:
     Raises:
         ValueError: for another penalty.
     """
-    if isinstance(penalty, str) or not 0 <= penalty < math.inf:
+    if isinstance(penalty, bool) or not isinstance(penalty, Real) or not 0 <= penalty < math.inf:
         raise ValueError(f"what a message that is no action costs is a number of at least 0, got {penalty!r}")
     counts = (Reward(f"action_{name.lower()}", partial(_taken, name), 0.0, (META,)) for name in ACTIONS)
     return (*counts, Reward("invalid_action", invalid_share, -penalty, (META,)))

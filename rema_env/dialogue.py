@@ -147,7 +147,7 @@ class DialogueEnv(AECEnv[str, dict[str, Any], str]):
 
         Raises:
             ValueError: where the transcript cannot have come about under this environment's rules and limits, or
-                seed, problem or transcript is none.
+                seed, options, problem or transcript is none.
         """
         if seed is not None or self._seed is None:
             self._seed = _valid_seed(seed)
@@ -188,10 +188,14 @@ class DialogueEnv(AECEnv[str, dict[str, Any], str]):
     def observe(self, agent: str) -> dict[str, Any]:
         """The agent's chat, a fresh copy, its system prompt first; and the number of turns said so far."""
         role = self._role[agent]
-        chat = self.process.view(self.transcript, role)
         system = self.system_prompts[role]
         first = ({"role": "system", "content": system},) if system else ()
-        return {"messages": (*first, *map(dict, chat)), "turn": len(self.transcript.turns)}
+        shown = self.process.view(self.transcript, role)
+        try:
+            chat = (*first, *map(dict, shown))
+        except (TypeError, ValueError):
+            raise ValueError(f"process {self.process.name!r} shows {role} {shown!r:.60}, no list of messages") from None
+        return {"messages": chat, "turn": len(self.transcript.turns)}
 
     def state(self) -> tuple[dict[str, str], ...]:
         """All of the dialogue at once: the question, then every turn under its agent's name."""
@@ -211,6 +215,8 @@ class DialogueEnv(AECEnv[str, dict[str, Any], str]):
         """Nothing to let go of: the grading workers belong to the process and serve every environment in it."""
 
     def _start(self, options: Mapping[str, Any]) -> Transcript:
+        if not isinstance(options, Mapping):
+            raise ValueError(f"options is a mapping, e.g. {{'problem': p}}, got {options!r:.60}")
         if (given := options.get("transcript")) is not None:
             transcript = given if isinstance(given, Transcript) else Transcript.from_json(given)
             return check_continues(transcript, self.process, self.limits)

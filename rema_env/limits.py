@@ -6,6 +6,7 @@ Pure functions of a transcript, a process and the limits; the environment asks t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, Literal
 
 from rema_env.process import Process, agent_of
@@ -16,6 +17,9 @@ DEFAULT_MAX_ROUNDS = 30
 
 OnCut = Literal["end", "continue"]
 
+_FINISHES = frozenset(Finish)
+_ENDINGS = frozenset(Ending)
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -25,8 +29,9 @@ class Limits:
     on_cut: OnCut = "end"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.max_rounds, int) or self.max_rounds < 1:
-            raise ValueError(f"max_rounds must be at least 1, got {self.max_rounds!r}")
+        if not isinstance(self.max_rounds, Integral) or isinstance(self.max_rounds, bool) or self.max_rounds < 1:
+            raise ValueError(f"max_rounds must be a whole number of at least 1, got {self.max_rounds!r}")
+        object.__setattr__(self, "max_rounds", int(self.max_rounds))
         if self.on_cut not in ("end", "continue"):
             raise ValueError(f"on_cut must be end or continue, got {self.on_cut!r}")
 
@@ -55,7 +60,11 @@ def ending_of(process: Process, transcript: Transcript, limits: Limits) -> Endin
 def _own_end(process: Process, transcript: Transcript, max_rounds: int) -> Ending | None:
     """How the dialogue ended by its rules or by the limit on rounds. Raises ValueError for an ending that is none."""
     ending = process.ending(transcript)
-    return _round_limit(process, transcript, max_rounds) if ending is None else Ending(ending)
+    if ending is None:
+        return _round_limit(process, transcript, max_rounds)
+    if ending not in _ENDINGS:
+        raise ValueError(f"process {process.name!r} ends with {ending!r:.40}; an ending is {', '.join(Ending)} or None")
+    return Ending(ending)
 
 
 def _round_limit(process: Process, transcript: Transcript, max_rounds: int) -> Ending | None:
@@ -78,14 +87,16 @@ def as_message(agent: str, action: object) -> Message:
     longer than the action space allows is cut there and counts as cut.
 
     Raises:
-        TypeError: for anything but a `str` (a `Message` is one).
+        TypeError: for anything but a `str` (a `Message` is one), or one that ended or thought as no `Message` does.
     """
     if not isinstance(action, str):
         raise TypeError(f"{agent} must say a str or a Message, got {type(action).__name__}: {action!r:.80}")
     text, finish, thought = valid_unicode(str(action)), Finish.STOP, ""
     if type(action) is not str:
-        finish = Finish(getattr(action, "finish", finish))
-        thought = valid_unicode(getattr(action, "reasoning", thought))
+        finish, thought = getattr(action, "finish", finish), getattr(action, "reasoning", thought)
+        if finish not in _FINISHES or not isinstance(thought, str):
+            raise TypeError(f"{agent}'s message has finish {finish!r:.40} and reasoning {thought!r:.40}, see Message")
+        finish, thought = Finish(finish), valid_unicode(thought)
     if len(text) > MAX_CHARACTERS:
         text, finish = text[:MAX_CHARACTERS], Finish.LENGTH
     return Message(text, finish, thought)

@@ -52,13 +52,18 @@ class Process:
     turns_per_round: int = 0
 
     def __post_init__(self) -> None:
-        if not self.roles or len(set(self.roles)) != len(self.roles):
-            raise ValueError(f"process {self.name!r} needs roles, each named once, got {self.roles}")
+        if isinstance(self.roles, str) or not self.roles or len(set(self.roles)) != len(self.roles):
+            raise ValueError(f"process {self.name!r} needs roles, each named once, got {self.roles!r}")
         for role in self.roles:
-            if not (role.isascii() and role.isalpha() and role.islower()):
+            if not (isinstance(role, str) and role.isascii() and role.isalpha() and role.islower()):
                 raise ValueError(f"process {self.name!r}: a role is named in lower-case letters a-z, got {role!r}")
         if self.answerer and self.answerer not in self.roles:
             raise ValueError(f"process {self.name!r}: answerer {self.answerer!r} is none of its roles {self.roles}")
+        for what in ("next_speaker", "view", "ending"):
+            if not callable(getattr(self, what)):
+                raise ValueError(f"process {self.name!r}: {what} is a function, got {getattr(self, what)!r:.40}")
+        if not isinstance(self.turns_per_round, int) or self.turns_per_round < 0:
+            raise ValueError(f"process {self.name!r}: turns_per_round is a whole number, got {self.turns_per_round!r}")
         object.__setattr__(self, "answerer", self.answerer or self.roles[-1])
         object.__setattr__(self, "turns_per_round", self.turns_per_round or len(self.roles))
 
@@ -184,6 +189,6 @@ def process_named(name: str | Process, shown: Shown = question_only) -> Process:
     """
     if isinstance(name, Process):
         return name
-    if name not in PROCESSES:
+    if not isinstance(name, str) or name not in PROCESSES:
         raise ValueError(f"unknown process {name!r}; there are {', '.join(PROCESSES)}")
     return PROCESSES[name](shown)

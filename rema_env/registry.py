@@ -40,10 +40,12 @@ def resolve(name: str) -> MakeEnv:
     Raises:
         ValueError: where the name leads nowhere, or to something that cannot be called; the message says what there is.
     """
+    if not isinstance(name, str):
+        raise ValueError(f"an environment is named by text, got {name!r:.60}")
     short = name.removeprefix("rema/").replace("-v", "_v")
     if short in BUILT_IN:
         return BUILT_IN[short]
-    if ":" in name:
+    if ":" in name[1:]:
         return _callable(name, _imported(name))
     if (offered := _offered().get(name)) is not None:
         return _callable(name, _loaded(offered))
@@ -62,6 +64,8 @@ def _imported(name: str) -> Any:
         found: Any = importlib.import_module(module)
     except ModuleNotFoundError as error:
         raise ValueError(f"environment {name!r}: there is no module {error.name!r} to import") from error
+    except ImportError as error:
+        raise ValueError(f"environment {name!r}: {module} cannot be imported: {error}") from error
     for part in path.split("."):
         if not hasattr(found, part):
             raise ValueError(f"environment {name!r}: {module} has no {path!r}")

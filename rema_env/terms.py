@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from numbers import Real
 
 from rema_env.process import META
 from rema_env.rewards import ANSWER, Graded, Reward, for_role
@@ -122,7 +123,7 @@ def _one(name: str, weight: float, roles: Sequence[str]) -> Reward:
         raise ValueError(f"there is no reward term {term!r}; there are {', '.join(TERMS)}")
     if role and role not in roles:
         raise ValueError(f"reward term {name!r} pays a role that is not there; there are {', '.join(roles)}")
-    if isinstance(weight, str) or not math.isfinite(weight):
+    if isinstance(weight, bool) or not isinstance(weight, Real) or not math.isfinite(weight):
         raise ValueError(f"the weight of reward term {name!r} must be a finite number, got {weight!r}")
     reward = replace(TERMS[term], weight=float(weight))
     return replace(reward, roles=(role,)) if role else reward
@@ -134,7 +135,12 @@ def as_rewards(given: Sequence[Reward] | Mapping[str, float], roles: Sequence[st
     Raises:
         ValueError: as `weighted`, or where one role would be paid twice by terms of one name.
     """
-    rewards = weighted(given, roles) if isinstance(given, Mapping) else tuple(given)
+    if isinstance(given, Mapping):
+        rewards = weighted(given, roles)
+    elif isinstance(given, Sequence) and all(isinstance(reward, Reward) for reward in given):
+        rewards = tuple(given)
+    else:
+        raise ValueError(f"rewards are a mapping from term to weight, or Reward terms, got {given!r:.60}")
     for role in roles:
         names = [reward.name for reward in for_role(rewards, role)]
         if twice := [name for name in names if names.count(name) > 1]:

@@ -91,6 +91,7 @@ def check_reset(env: AECEnv, problem: Problem) -> None:
     """A seed decides the draw; a pinned problem is the one played; unknown options are ignored."""
     env.reset(seed=1, options={"no such option": 1})
     first = env.last()[0]
+    check_observation(env, env.agent_selection, first, 0)
     env.reset(seed=1)
     assert env.last()[0] == first, "the same seed draws another problem or shows another chat"
     env.reset(seed=2, options={"problem": problem})

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
+from itertools import chain
 from typing import Any
 
 import gymnasium
@@ -108,6 +109,8 @@ class MacroActions(BaseWrapper[str, Any, Any]):
         if missing := sorted(set(roles.values()) - set(by_role)):
             raise ValueError(f"there are no macros for the role {', '.join(missing)}")
         self._macros = {agent: tuple(by_role[role]) for agent, role in roles.items()}
+        if isinstance(macros, str) or not all(isinstance(m, str) or callable(m) for m in chain(*self._macros.values())):
+            raise ValueError(f"macros are a list of texts and functions, got {macros!r:.60}")
         sizes = {len(found) for found in self._macros.values()}
         if len(sizes) != 1 or 0 in sizes:
             raise ValueError(f"every role needs the same number of macros, at least 1, got {sorted(sizes)}")

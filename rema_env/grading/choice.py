@@ -30,3 +30,7 @@ class ChoiceGrader:
         return Grade(float(right), Outcome.RIGHT if right else Outcome.WRONG, letter)
 
     quick = __call__
+
+    def gold_fault(self, answer: str) -> str | None:
+        """What is wrong with a golden answer that no verdict names."""
+        return None if answer.strip(" []") in self.choices else f"a verdict is one of {', '.join(self.choices)}"

@@ -136,7 +136,8 @@ def text_of(value: Any, file: str, row: int, column: str) -> str:
     value = plain(value)
     if value is None:
         raise ValueError(f"{file}, row {row}, column {column!r}: the cell is missing (null)")
-    number = isinstance(value, (int, float, Decimal)) and not isinstance(value, bool) and math.isfinite(value)
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    number = is_whole or (isinstance(value, (float, Decimal)) and math.isfinite(value))
     if not number and not isinstance(value, str):
         raise ValueError(
             f"{file}, row {row}, column {column!r}: expected text or a number, got {type(value).__name__} {value!r:.60}"

@@ -63,7 +63,7 @@ def load(
     Raises:
         ValueError: where the name leads nowhere, or a set cannot be had; the message names an alternative.
     """
-    text = str(name)
+    text = _named(name)
     if family := _FAMILY.fullmatch(text):
         return _of_family(family)
     if text.startswith("reasoning-gym/"):
@@ -89,6 +89,12 @@ def load(
         if close and not path.exists():
             raise ValueError(f"{error}; is {' or '.join(close)} meant?") from error
         raise
+
+
+def _named(name: str | Path) -> str:
+    if not isinstance(name, (str, Path)):
+        raise ValueError(f"a data set is named by a text or a path, got {name!r:.60}")
+    return str(name)
 
 
 def _of_family(named: re.Match[str]) -> Problems:
@@ -125,7 +131,7 @@ def load_pairs_named(name: str | Path, orders: Orders = "both") -> Problems:
     Raises:
         ValueError: as `load_pairs`, and for a known set or a family that holds no pairs.
     """
-    text = str(name)
+    text = _named(name)
     known, _, revision = text.partition("@")
     family = _FAMILY.fullmatch(text)
     if family and family[1] == "arithmetic-pairs":

@@ -60,6 +60,8 @@ def raw_env(
     problems = given_or_read("math_v0", problems, dataset, grader, **reading)
     if actions not in ("text", "json"):
         raise ValueError(f"actions must be text or json, got {actions!r}")
+    if actions == "text" and invalid_action != "end":
+        raise ValueError(f"invalid_action={invalid_action!r} is about JSON actions: give actions='json' with it")
     rules = process_named(process)
     prompts = dict(MATH_PROMPTS.get(rules.name, {}))
     if actions == "json":

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -253,7 +254,7 @@ def test_before_reset_and_after_the_end_nobody_can_speak() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"max_rounds": 0}, "max_rounds must be at least 1, got 0"),
+        ({"max_rounds": 0}, "max_rounds must be a whole number of at least 1, got 0"),
         ({"max_rounds": 3, "max_cycles": 4}, "name one limit, got 3 and 4"),
         ({"on_cut": "stop"}, "on_cut must be end or continue, got 'stop'"),
         ({"unfinished_reward": "half"}, "unfinished_reward must be zero, drop or grade, got 'half'"),
@@ -263,8 +264,17 @@ def test_before_reset_and_after_the_end_nobody_can_speak() -> None:
         ({"dataset": "nowhere.parquet"}, "nowhere.parquet: no such file"),
         ({"grader": "maths"}, "a grader is one of"),
         ({"grader": 5}, r"a grader is a function \(problem, text\) -> Grade, got 5"),
-        ({"max_rounds": 2.5}, "max_rounds must be at least 1, got 2.5"),
-        ({"max_rounds": "3"}, "max_rounds must be at least 1, got '3'"),
+        ({"max_rounds": 2.5}, "max_rounds must be a whole number of at least 1, got 2.5"),
+        ({"max_rounds": "3"}, "max_rounds must be a whole number of at least 1, got '3'"),
+        ({"max_rounds": True}, "max_rounds must be a whole number of at least 1, got True"),
+        ({"process": ["vrp"]}, "unknown process"),
+        ({"rewards": ["answer"]}, "rewards are a mapping from term to weight, or Reward terms, got"),
+        ({"rewards": 5}, "rewards are a mapping from term to weight, or Reward terms, got 5"),
+        ({"rewards": {"answer": None}}, "the weight of reward term 'answer' must be a finite number, got None"),
+        ({"invalid_action": 0.5}, "invalid_action=0.5 is about JSON actions: give actions='json' with it"),
+        ({"actions": "json", "invalid_action": None}, "costs is a number of at least 0, got None"),
+        ({"dataset": ["a.jsonl", "b.jsonl"]}, "a data set is named by a text or a path, got"),
+        ({"question_column": "q"}, "math_v0: question_column tells how a dataset is read, and there is none"),
         ({"problems": [SUM]}, r"problems needs name, size and draw\(seed, index\), as .*Listed"),
         ({"system_prompts": "Think."}, "system_prompts is a mapping from role to text, got 'Think.'"),
         ({"system_prompts": {"meta": 5}}, "the system prompt of 'meta' must be text or None, got 5"),
@@ -304,6 +314,31 @@ def test_reset_pins_a_problem_given_as_object_or_mapping() -> None:
         env.reset(options={"problem": {"question": "1+1?"}})
     with pytest.raises(ValueError, match="a problem is a Problem or a mapping with question and answer, got 5"):
         env.reset(options={"problem": 5})
+
+
+@pytest.mark.parametrize("options", ["problem", 5, ["problem"]])
+def test_options_that_are_no_mapping_are_refused(options: Any) -> None:
+    with pytest.raises(ValueError, match=r"options is a mapping, e.g. \{'problem': p\}, got"):
+        rema_env.math_v0().reset(seed=0, options=options)
+
+
+@pytest.mark.parametrize(("finish", "thought"), [("weird", ""), ("stop", 5)])
+def test_a_text_that_ended_or_thought_as_no_message_does_is_refused(finish: str, thought: Any) -> None:
+    class Said(str):
+        reasoning = thought
+
+    said = Said("hm")
+    said.finish = finish  # type: ignore[attr-defined]
+    env = rema_env.math_v0()
+    env.reset(seed=0)
+    with pytest.raises(TypeError, match=f"meta_0's message has finish '{finish}' and reasoning {thought!r}"):
+        env.step(said)
+
+
+def test_a_limit_of_rounds_may_be_numpys() -> None:
+    env = rema_env.math_v0(max_rounds=np.int64(2)).unwrapped
+    assert type(env.limits.max_rounds) is int
+    assert env.limits.max_rounds == 2
 
 
 @pytest.mark.parametrize("seed", [-1, "seven", 1.5])

@@ -118,6 +118,23 @@ def test_print_reads_lines_that_hold_other_line_breaks(capsys: pytest.CaptureFix
     assert "one\u2028two\x85three" in said(capsys, "print", str(tmp_path / "x.jsonl"))
 
 
+def test_print_passes_over_blank_lines_and_the_mark_that_editors_leave(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    line = json.dumps(Transcript(Problem("q", "What?", "1")).to_json())
+    (tmp_path / "x.jsonl").write_text(f"\n{line}\n\n", encoding="utf-8-sig")
+    assert "What?" in said(capsys, "print", str(tmp_path / "x.jsonl"))
+
+
+def test_a_known_set_is_parted_by_name_and_what_has_no_end_is_not(
+    capsys: pytest.CaptureFixture[str], data: Path, tmp_path: Path
+) -> None:
+    flags = ["--split", "strict", "--test-size", "100", "--output-dir", str(tmp_path)]
+    assert "strict-test.jsonl: 100 tuples" in said(capsys, "split-pairs", "judgebench", *flags)
+    assert main(["split-pairs", "arithmetic-pairs", *flags]) == 2
+    assert "arithmetic-pairs has no end that could be parted" in capsys.readouterr().err
+
+
 def test_what_makes_no_environment_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["show", "json:dumps"]) == 2
     assert "json:dumps makes no environment from no arguments" in capsys.readouterr().err

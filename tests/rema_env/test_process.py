@@ -77,6 +77,11 @@ def test_the_final_message_is_the_answerers_last_that_was_really_said() -> None:
     ("changes", "message"),
     [
         ({"roles": ()}, "needs roles, each named once"),
+        ({"roles": "solver"}, "needs roles, each named once, got 'solver'"),
+        ({"roles": (1,)}, "lower-case letters a-z, got 1"),
+        ({"view": None}, "view is a function, got None"),
+        ({"turns_per_round": -1}, "turns_per_round is a whole number, got -1"),
+        ({"turns_per_round": 1.5}, "turns_per_round is a whole number, got 1.5"),
         ({"roles": ("a", "a")}, "needs roles, each named once"),
         ({"roles": ("Meta_1",)}, "lower-case letters a-z, got 'Meta_1'"),
         ({"answerer": "judge"}, "answerer 'judge' is none of its roles"),

@@ -51,6 +51,8 @@ def test_an_installed_package_offers_environments_by_entry_point(package: str) -
         ("rema_env:chess_v0", "rema_env has no 'chess_v0'"),
         ("rema_env:__all__", "is a list, not a function that makes one"),
         ("", "there is no environment ''"),
+        (":env", "there is no environment ':env'"),
+        (None, "an environment is named by text, got None"),
     ],
 )
 def test_an_unknown_name_is_answered_with_what_there_is(name: str, message: str) -> None:

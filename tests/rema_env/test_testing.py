@@ -13,6 +13,7 @@ import rema_env
 from rema_env.dialogue import DialogueEnv
 from rema_env.testing import check_text_env
 from rema_env.transcript import Message, Problem, Transcript
+from rema_env.views import TokenObs
 
 
 def made(**changes: Callable[..., Any]) -> DialogueEnv:
@@ -151,8 +152,20 @@ def test_an_ending_may_be_named_and_an_unknown_one_is_told() -> None:
     env.reset(seed=0)
     env.step("7")
     assert env.terminations == {"reasoner_0": True}
-    with pytest.raises(ValueError, match="True is not a valid Ending"):
+    with pytest.raises(ValueError, match=r"process .* ends with True; an ending is finished, .* or None"):
         check_text_env(rema_env.dialogue_env(replace(rules, ending=lambda transcript: True)))  # type: ignore[arg-type,return-value]
+
+
+@pytest.mark.parametrize("shown", [None, "hello", ["hello"]])
+def test_a_view_that_is_no_chat_is_told(shown: Any) -> None:
+    rules = replace(rema_env.math_v0.raw_env().process, view=lambda transcript, role: shown)
+    with pytest.raises(ValueError, match=r"process 'multi_turn' shows meta .*, no list of messages"):
+        check_text_env(rema_env.dialogue_env(rules))
+
+
+def test_an_environment_of_numbers_is_told_what_it_lacks() -> None:
+    with pytest.raises(AssertionError, match="meta_0's observation needs messages and turn"):
+        check_text_env(TokenObs(rema_env.math_v0()))
 
 
 def test_an_environment_without_problems_or_with_odd_names_is_told() -> None:

@@ -115,6 +115,8 @@ def test_the_right_macro_earns_more_than_a_random_one() -> None:
         ({"meta": ["Go."]}, "there are no macros for the role reasoner"),
         ({"meta": ["Go."], "reasoner": ["a", "b"]}, r"the same number of macros, at least 1, got \[1, 2\]"),
         ([], r"got \[0\]"),
+        ("ab", "macros are a list of texts and functions, got 'ab'"),
+        ([1, 2], r"macros are a list of texts and functions, got \[1, 2\]"),
     ],
 )
 def test_macros_that_do_not_fit_are_refused(macros: Any, message: str) -> None:

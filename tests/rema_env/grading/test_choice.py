@@ -3,6 +3,8 @@ from __future__ import annotations
 import pytest
 
 from rema_env.grading import load
+from rema_env.grading.choice import ChoiceGrader
+from rema_env.problems.files import gold_of
 from rema_env.transcript import Outcome, Problem
 
 GRADE = load("choice")
@@ -33,6 +35,14 @@ def test_anything_but_one_verdict_at_the_end_is_no_answer(text: str) -> None:
 
 def test_a_gold_in_its_own_brackets_is_understood() -> None:
     assert outcome("[[B]]", answer="[[B]]") is Outcome.RIGHT
+
+
+def test_a_gold_that_no_verdict_names_is_a_fault() -> None:
+    grade = ChoiceGrader()
+    assert [grade.gold_fault(gold) for gold in ("A", "[[B]]")] == [None, None]
+    assert grade.gold_fault("tie") == "a verdict is one of A, B"
+    with pytest.raises(ValueError, match="'E' is no answer to be checked: a verdict is one of A, B"):
+        gold_of("E", "x.jsonl", 0, "answer", grade.gold_fault)
 
 
 def test_other_letters_count_where_they_are_asked_for() -> None:

@@ -306,6 +306,11 @@ def test_what_people_write_by_hand_is_read(tmp_path: Path) -> None:
     assert len(load_problems(tmp_path / "x.csv")[0].question) == 200_000
 
 
+def test_a_whole_number_may_be_long(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text('{"question": "q", "answer": ' + "9" * 4000 + "}")
+    assert load_problems(tmp_path / "x.jsonl")[0].answer == "9" * 4000
+
+
 def test_decimals_are_numbers_too(tmp_path: Path) -> None:
     file = write(tmp_path / "x.parquet", [{"question": "q", "answer": Decimal("7.50")}])
     assert load_problems(file)[0].answer == "7.50"
