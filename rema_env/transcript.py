@@ -5,9 +5,11 @@ Everything else in rema_env is a pure function of these values. Nothing here kno
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from numbers import Integral, Real
 from typing import Any
 
 
@@ -224,9 +226,14 @@ def problem_from_json(data: Any) -> Problem:
 
 def written(value: Any) -> Any:
     """A number as text, an integer without a fraction even where it was stored as a float; anything else as it is."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if isinstance(value, bool) or not isinstance(value, Real):
         return value
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+    if isinstance(value, Integral):
+        return str(int(value))
+    number = float(value)
+    if not math.isfinite(number):
+        return value
+    return str(int(number)) if number.is_integer() else str(value)
 
 
 class Outcome(StrEnum):

@@ -66,6 +66,7 @@ def vllm_params(params: SamplingParams) -> Any:
         ignore_eos=True,  # the stop tokens are the caller's
         stop=list(params.stop_strings) or None,
         include_stop_str_in_output=True,
+        skip_special_tokens=False,  # a stop string may be one
         detokenize=bool(params.stop_strings),
         output_kind=RequestOutputKind.FINAL_ONLY,
     )

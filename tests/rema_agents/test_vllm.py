@@ -24,6 +24,7 @@ from rema_agents.visible_gpu import seeing
 from rema_agents.vllm import VLLMSampler
 from rema_agents.vllm.handover import Handover
 from rema_agents.weight_ipc import Receiver, chunks
+from rema_env.transcript import Finish
 from tests.rema_agents import contract
 from tests.rema_agents.contract import PROMPTS, TEMPERATURE, ask_all, forward_logps, params, random_llama
 from tests.rema_agents.test_hf import ContinuedEnv
@@ -103,12 +104,36 @@ def test_a_growing_prompt_is_found_in_the_cache_but_for_its_end(subject: contrac
 
 
 @needs_vllm
+def test_a_chat_may_fill_the_context_to_its_last_token(subject: contract.Subject) -> None:
+    (got,) = ask_all(subject.sampler, [((5,) * 500, params())])
+    assert (got.finish, len(got.token_ids)) == (Finish.LENGTH, 12)
+
+
+@needs_vllm
 def test_a_stop_string_stays_in_the_message(subject: contract.Subject) -> None:
     free = ask_all(subject.sampler, [(PROMPTS[0], params(max_tokens=30, temperature=0.0))])[0].token_ids
     text = CODEC.tokenizer.decode(free[3:5])
     (got,) = ask_all(subject.sampler, [(PROMPTS[0], params(max_tokens=30, temperature=0.0, stop_strings=(text,)))])
     assert got.token_ids == free[: len(got.token_ids)]
     assert text in CODEC.tokenizer.decode(got.token_ids)
+
+
+@needs_vllm
+def test_a_stop_string_may_be_a_special_token(subject: contract.Subject) -> None:
+    assert subject.publish is not None
+    (free,) = ask_all(subject.sampler, [(PROMPTS[0], params(temperature=0.0))])
+    model, end = small_model(tied=True), CODEC.tokenizer.eos_token_id
+    with torch.no_grad():
+        model.lm_head.weight[end] = 2 * model.lm_head.weight[free.token_ids[4]]  # it is now said in that place
+    subject.publish(model, 33)
+    try:
+        stop = params(temperature=0.0, stop_strings=(CODEC.tokenizer.eos_token,))
+        (got,) = ask_all(subject.sampler, [(PROMPTS[0], stop)])
+    finally:
+        assert subject.model is not None
+        subject.publish(subject.model, 34)
+    assert got.finish is Finish.STOP
+    assert got.token_ids.index(end) == len(got.token_ids) - 1
 
 
 def gap_to(model: Any, sampler: VLLMSampler) -> float:

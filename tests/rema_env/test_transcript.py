@@ -6,6 +6,7 @@ import copy
 import pickle
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -49,13 +50,23 @@ def test_json_that_is_no_transcript_is_refused_with_what_does_not_fit(changed: A
 
 
 @pytest.mark.parametrize(
-    ("answer", "text"), [(7, "7"), (7.0, "7"), (0.5, "0.5"), ("7.0", "7.0"), (10**30, "1" + "0" * 30)]
+    ("answer", "text"),
+    [
+        (7, "7"),
+        (7.0, "7"),
+        (0.5, "0.5"),
+        ("7.0", "7.0"),
+        (10**30, "1" + "0" * 30),
+        (np.int64(7), "7"),
+        (np.float64(7.0), "7"),
+        (np.float32(0.1), "0.1"),
+    ],
 )
 def test_a_number_in_a_mapping_is_written_out_as_in_a_data_set(answer: Any, text: str) -> None:
     assert problem_from_json({"question": "q", "answer": answer, "unknown": 1, "extra": None}).answer == text
 
 
-@pytest.mark.parametrize("answer", [None, ["7"], True, b"7", {"value": 7}])
+@pytest.mark.parametrize("answer", [None, ["7"], True, b"7", {"value": 7}, float("nan"), float("inf")])
 def test_a_golden_answer_that_is_no_text_is_refused_and_named(answer: Any) -> None:
     for make in (lambda: Problem("p", "q", answer), lambda: problem_from_json({"question": "q", "answer": answer})):
         with pytest.raises(ValueError, match="question and answer are text"):
