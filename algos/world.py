@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from rema_env.problems.named import overlap
 from rema_env.registry import MakeEnv, resolve
 from rema_env.transcript import Problem, role_of
 
-COLUMNS = ("question_column", "answer_column")
+READING = ("question_column", "answer_column", "streaming")  # how a data set is read
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ def _with_problems(factory: MakeEnv, arguments: Mapping[str, Any], problems: Pro
     """What further environments are told: one of this package's own gets the problems, and reads no data set again."""
     if "dataset" not in arguments or not isinstance(factory, EnvFactory):
         return arguments
-    reading = ("dataset", "streaming", *COLUMNS)
-    return {name: value for name, value in arguments.items() if name not in reading} | {"problems": problems}
+    kept = {name: value for name, value in arguments.items() if name not in ("dataset", *READING)}
+    return {**kept, "problems": problems}
 
 
 def _made(name: str, factory: MakeEnv, arguments: Mapping[str, Any]) -> AECEnv:
@@ -116,8 +116,8 @@ def eval_sets(config: EvalConfig, env: EnvConfig, world: World) -> dict[str, Seq
 
 
 def trained_on(problems: Problems, evaluation: Sequence[Problem], name: str) -> str | None:
-    """One sentence where a finite training set holds questions of an evaluation set; None where it does not."""
-    return overlap(problems, evaluation, name) if isinstance(problems, Sequence) else None
+    """One sentence where a training set holds questions of an evaluation set; None where it does not, or is endless."""
+    return overlap(problems, evaluation, name) if isinstance(problems, Iterable) else None
 
 
 def _first(source: Problems, n: int) -> Sequence[Problem]:
@@ -134,7 +134,8 @@ def _set_name(name: str) -> str:
 def _arguments(config: EnvConfig) -> dict[str, Any]:
     """What the environment is told: the flags that were changed, so that its own defaults stay its own business."""
     own = EnvConfig()
-    named = ("process", "rewards", "max_rounds", "on_cut", "unfinished_reward", "grader", "streaming", *COLUMNS)
+    reading = READING if config.dataset_name is not None else ()
+    named = ("process", "rewards", "max_rounds", "on_cut", "unfinished_reward", "grader", *reading)
     arguments = {n: getattr(config, n) for n in named if getattr(config, n) != getattr(own, n)}
     if "max_rounds" in arguments:
         arguments["max_rounds"] = last_rounds(config.max_rounds)
@@ -150,7 +151,10 @@ def read_system_prompts(name: str) -> Mapping[str, str]:
     path = Path(name)
     if not path.is_file():
         raise ValueError(f"--system-prompts {name}: there is no such file")
-    prompts = yaml.safe_load(path.read_text(encoding="utf-8"))
+    try:
+        prompts = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
+    except yaml.YAMLError as error:
+        raise ValueError(f"--system-prompts {name} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(prompts, dict) or not all(isinstance(text, str) for text in prompts.values()):
         raise ValueError(f"--system-prompts {name} must hold `role: text` lines")
     return prompts

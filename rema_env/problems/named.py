@@ -156,7 +156,8 @@ def _problems(name: str, known: Known, table: Table) -> Iterator[Problem]:
 
 def shared_questions(one: Iterable[Problem], other: Iterable[Problem]) -> set[str]:
     """The questions that two sets share, compared without regard to whitespace and case."""
-    return {_plain(problem.question) for problem in one} & {_plain(problem.question) for problem in other}
+    asked = {_plain(problem.question) for problem in other}
+    return {question for problem in one if (question := _plain(problem.question)) in asked}
 
 
 def overlap(train: Iterable[Problem], evaluation: Sequence[Problem], name: str = "the evaluation set") -> str | None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from algos.config import EnvConfig, EvalConfig
-from algos.world import embedded_prompts, eval_sets, make_world, read_system_prompts
+from algos.world import embedded_prompts, eval_sets, make_world, read_system_prompts, trained_on
+from rema_env.problems.named import load
 from rema_env.problems.streamed import Streamed
 from rema_env.transcript import Problem
 
@@ -52,6 +55,21 @@ def test_a_streamed_set_is_streamed_to_train_on_and_read_whole_to_be_evaluated_o
     assert [problem.question for problem in problems] == ["q0", "q1"]
 
 
+def test_how_data_sets_are_read_holds_for_those_evaluated_on_where_problems_are_made_by_rule(tmp_path: Path) -> None:
+    (tmp_path / "test.jsonl").write_text('{"frage": "q", "answer": "1"}')
+    env = EnvConfig(question_column="frage")
+    sets = eval_sets(EvalConfig(eval_datasets=(str(tmp_path / "test.jsonl"),)), env, make_world(env))
+    assert [problem.question for problem in sets["test"]] == ["q"]
+
+
+def test_a_big_file_that_is_trained_on_is_compared_with_what_is_evaluated_on(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"question": ["a", "b"], "answer": [1, 2]}), tmp_path / "big.parquet")
+    problems = load(tmp_path / "big.parquet", streaming=True)
+    assert trained_on(problems, [Problem("x", "B", "2")], "test") == (
+        "1 of the 1 questions of test are also trained on: its score says little"
+    )
+
+
 def test_the_environment_is_told_the_flags_that_were_changed(tmp_path: Path) -> None:
     prompts = tmp_path / "prompts.yaml"
     prompts.write_text("meta: Think.\n")
@@ -82,6 +100,9 @@ def test_a_prompt_file_must_hold_texts_by_role(tmp_path: Path) -> None:
     path = tmp_path / "prompts.yaml"
     path.write_text("- a\n- b\n")
     with pytest.raises(ValueError, match="must hold `role: text` lines"):
+        read_system_prompts(str(path))
+    path.write_text("meta: [Think.\n")
+    with pytest.raises(ValueError, match=r"prompts.yaml is not YAML: .* line 2"):
         read_system_prompts(str(path))
 
 
