@@ -27,8 +27,8 @@ Series = Sequence[float]
 
 
 def below_half_its_best(series: Series) -> bool:
-    """The last value is under half of the largest before it."""
-    return len(series) > 1 and series[-1] < max(series[:-1]) / 2
+    """The last value is under half of the largest before it, where that was above 0."""
+    return len(series) > 1 and series[-1] < max(series[:-1]) / 2 and max(series[:-1]) > 0
 
 
 def below_half_its_start(series: Series) -> bool:

@@ -88,3 +88,9 @@ def test_a_signal_is_news_only_the_first_time_that_it_moves() -> None:
         alarms.look(line)
         news.append([m.signal for m in alarms.news])
     assert news == [["grad_norm"], [], []]
+
+
+def test_a_reward_that_was_never_above_0_has_no_half_to_fall_below() -> None:
+    alarms = Alarms()
+    for reward in (-0.8, -0.8, -1.0):
+        assert not alarms.look({"step": 1, "reward": reward})
