@@ -5,6 +5,7 @@ Token ids are kept exactly as sampled; nothing in the project encodes them again
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -27,6 +28,9 @@ class SamplingParams:
         top_p, top_k: nucleus and top-k cuts, off at 1.0 and 0; refused in training, where the learner's
             log-probabilities would no longer be the sampler's.
         seed: with the dialogue's number and the call's, decides every draw of a sampler that can be seeded.
+
+    Raises:
+        ValueError: for a limit, temperature, cut or stop string that cannot be.
     """
 
     max_tokens: int
@@ -37,6 +41,18 @@ class SamplingParams:
     top_k: int = 0
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        if self.max_tokens < 1:
+            raise ValueError(f"max_tokens must be at least 1, got {self.max_tokens}")
+        if not 0 <= self.temperature < math.inf:
+            raise ValueError(f"temperature must be 0 (greedy) or above, got {self.temperature}")
+        if not 0 < self.top_p <= 1 or self.top_k < 0:
+            raise ValueError(
+                f"top_p is in (0, 1], 1 for off, top_k at least 0, 0 for off: got {self.top_p}, {self.top_k}"
+            )
+        if "" in self.stop_strings:
+            raise ValueError("an empty stop string would end every message at once")
+
 
 @dataclass(frozen=True)
 class Completion:
@@ -45,7 +61,7 @@ class Completion:
     Attributes:
         token_ids: sampled ids in order, a sampled stop token included, no forged one.
         logps: [nats], one for each id, under the temperature used; empty where a server gives none.
-        finish: `STOP` (a stop token or string), `LENGTH`, or `ABORTED`.
+        finish: `STOP` (a stop token or string), `LENGTH`; `ABORTED` or `CONTEXT_FULL` where there is no completion.
         weight_version: the number of the weights that sampled it; it grows by one with each publish.
     """
 
