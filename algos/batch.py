@@ -19,6 +19,10 @@ from rema_agents.types import Call, Episode
 from rema_env.transcript import Ending
 
 
+class NothingToTrainOn(ValueError):
+    """No episode holds a sampled token of the agents that learn."""
+
+
 @dataclass(frozen=True)
 class Batch:
     """All rows of the policy's trajectories in one step, padded on the right, on the CPU.
@@ -161,7 +165,7 @@ def make_batch(episodes: Sequence[Episode], agents: Sequence[str], *, split_rows
     """The batch of all trajectories of `agents` in `episodes`.
 
     An aborted episode is never trained on, nor one that the environment says to drop (`unfinished_reward="drop"`), nor
-    a trajectory without a sampled token. Raises ValueError where nothing is left.
+    a trajectory without a sampled token. Raises NothingToTrainOn where nothing is left.
 
     Args:
         episodes: of one step; `episode.group` says which of them share a problem.
@@ -182,7 +186,7 @@ def make_batch(episodes: Sequence[Episode], agents: Sequence[str], *, split_rows
             trajectory += [len(per_trajectory)] * len(joined)
             per_trajectory.append((episode.rewards[agent], episode.group * len(agents) + a, a, e))
     if not rows:
-        raise ValueError(
+        raise NothingToTrainOn(
             f"nothing to train on: none of the {len(episodes)} episodes holds a sampled token of {', '.join(agents)} "
             "(were all aborted, or unfinished and dropped?)"
         )

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from algos.algorithm import Algorithm
-from algos.batch import Batch, make_batch, minibatches
+from algos.algorithm import Algorithm, named
+from algos.batch import Batch, NothingToTrainOn, make_batch, minibatches
 from algos.functional import importance_weights, token_shares
 from algos.groups import by_context, paid_by_branches
 from algos.learner import NotFinite
@@ -29,8 +29,13 @@ def learn(
 ) -> dict[str, float]:
     """Everything between episodes and new weights, for one policy and those of its agents that learn in this step."""
     lower = {"micro_batch_tokens": run.config.learner.micro_batch_tokens}
+    try:
+        batch = make_batch(episodes, agents)
+    except NothingToTrainOn as error:  # the next step's episodes may be others
+        run.console.warn(f"step {step}: {error}")
+        return mean_of([], skipped=0)
     with clock("logp"), mending("scoring", **lower):
-        batch = scored(run, policy, compared(run, make_batch(episodes, agents), episodes))
+        batch = scored(run, policy, compared(run, batch, episodes))
     metrics = logp_gap(batch) | {"entropy": -float(batch.old_logp_BT[batch.trained_BT].mean())}
     if "importance_BT" in batch.more:
         metrics["sampling/importance_mean"] = float(batch.importance_BT[batch.trained_BT].mean())
@@ -62,7 +67,7 @@ def paid(run: Run, policy: Policy, batch: Batch) -> Batch:
     """The batch with the algorithm's advantages; its carry goes on to the next step."""
     before = run.progress.carry.get(policy.name, run.algorithm.carry)
     advantages, run.progress.carry[policy.name] = run.algorithm.advantages(batch, before)
-    return batch.with_tensors(**({"adv_BT": advantages} if isinstance(advantages, Tensor) else advantages))
+    return batch.with_tensors(**named(advantages, batch))
 
 
 def updated(run: Run, policy: Policy, batch: Batch, episodes: Sequence[Episode], step: int) -> dict[str, float]:
@@ -84,7 +89,12 @@ def updated(run: Run, policy: Policy, batch: Batch, episodes: Sequence[Episode],
                 number = len(updates) + skipped + 1
                 error.add_note(f"in update {number} of step {step}, learning from {told(part, episodes)}")
                 raise
-    names = sorted({"loss", "grad_norm"}.union(*updates))  # also where every group agreed and nothing was updated
+    return mean_of(updates, skipped)
+
+
+def mean_of(updates: Sequence[Mapping[str, float]], skipped: int) -> dict[str, float]:
+    """The mean of each scalar of the updates, 0 where there was none, and how many were made and left out."""
+    names = sorted({"loss", "grad_norm"}.union(*updates))
     means = {name: float(np.mean([update[name] for update in updates] or [0.0])) for name in names}
     return means | {"update/count": float(len(updates)), "update/skipped": float(skipped)}
 

@@ -6,7 +6,8 @@
     L   = - sum_t w_t min( r_t A_t, clip(r_t, 1 - epsilon, 1 + epsilon_high) A_t )
 
 `--reinforce-baseline group` (REINFORCE++-baseline) takes the group's mean off R_s first and divides by the standard
-deviation of R_s - mean_g over all trajectories of the role, without centring again.
+deviation of R_s - mean_g over all trajectories of the role, without centring again; where all of these are 0 there is
+no division, so that a KL keeps its own size.
 
 Bias: mean and deviation contain the own sample; the partner's KL is left out of an agent's return.
 Source: arXiv:2501.03262; ReMA's single-turn runs, arXiv:2503.09501, appendix D.1 (KL coefficient 0.01, clip 0.2).
@@ -87,7 +88,7 @@ def advantages(batch: Batch, carry: Any, *, config: ReinforcePPConfig) -> tuple[
     centred_S = group_advantages(reward_S, batch.group_S, scale="none")
     return_BT = returns_to_go(paid_BT, centred_S, batch.turn_BT, batch.trajectory_B, gamma=config.gamma)
     std_S = torch.ones_like(centred_S)
-    for kind in torch.unique(kind_S).tolist():
+    for kind in torch.unique(kind_S[centred_S != 0]).tolist():
         std_S[kind_S == kind] = centred_S[kind_S == kind].double().var(correction=0).add(1e-8).sqrt().to(std_S.dtype)
     return return_BT / std_S[batch.trajectory_B, None], carry
 

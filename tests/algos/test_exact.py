@@ -240,7 +240,7 @@ def test_reinforce_pp_with_the_group_baseline_has_its_stated_gradient(beta: floa
         for s in step:
             own = [o.reward for o in step if o.agent == s.agent]
             mean = fmean(own)
-            std = math.sqrt(fmean((r - mean) ** 2 for r in own) + 1e-8)
+            std = math.sqrt(fmean((r - mean) ** 2 for r in own) + 1e-8) if max(own) > min(own) else 1.0
             out.append([r / std for r in to_go(s, beta, 1.0, s.reward - mean)])
         return out
 

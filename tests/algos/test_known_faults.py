@@ -129,6 +129,23 @@ def test_messages_cut_at_the_limit_leave_the_loss_and_stay_in_the_metrics(tmp_pa
     ).read_bytes()
 
 
+@pytest.mark.parametrize(
+    ("argv", "policy", "nobody"),
+    [
+        (["--unfinished-reward", "drop"], "", "meta_0, reasoner_0"),
+        (["--team", "separate"], "reasoner/", "reasoner_0"),  # a planner that is cut leaves it no word
+    ],
+)
+def test_a_step_in_which_a_policy_has_nothing_to_learn_from_is_told_and_the_run_goes_on(
+    argv: list[str], policy: str, nobody: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(tmp_path / "run", *argv, "--max-completion-length", "1", "--max-steps", "2", "--save-steps", "0")
+    said = capsys.readouterr().out
+    for step, line in enumerate(metrics(tmp_path / "run"), start=1):
+        assert [line[f"{policy}{name}"] for name in ("loss", "grad_norm", "update/count")] == [0, 0, 0]
+        assert f"step {step}: nothing to train on: none of the 16 episodes holds a sampled token of {nobody}" in said
+
+
 def test_a_group_that_agrees_is_left_out_of_the_kl_too_unless_it_is_kept() -> None:
     config = GRPOConfig(beta=0.1)
     batch = batch_of([[0], [0], [0], [0]], reward=[0.0, 0.0, 1.0, 0.0], group=[0, 0, 1, 1])

@@ -67,6 +67,12 @@ def test_the_deviation_of_the_baseline_variant_counts_trajectories_and_not_token
     assert [row[0] for row in paid(longer, reinforce_baseline="group")] == [row[0] for row in one]
 
 
+def test_where_all_rewards_agree_the_baseline_variant_leaves_a_kl_its_own_size() -> None:
+    data = batch_of([[0, 0], [0, -1]], reward=[0.7, 0.7], group=[0, 0])
+    got = paid(data, [[1.0, 2.0], [4.0, 9.0]], reinforce_baseline="group", beta=0.1)
+    assert got == [[T(-0.3), T(-0.2)], [T(-0.4), 0]]
+
+
 def test_rewards_that_agree_teach_nothing() -> None:
     assert paid(batch_of([[0, 0], [0, -1]], reward=[0.7, 0.7])) == [[0, 0], [0, 0]]
 
