@@ -126,6 +126,12 @@ class HFSampler:
     def _check(self, prompt_ids: Sequence[int], params: SamplingParams) -> None:
         if not prompt_ids:
             raise ValueError("a prompt needs at least one token")
+        vocabulary = self._decoder.model.get_input_embeddings().num_embeddings
+        if not 0 <= min(prompt_ids) <= max(prompt_ids) < vocabulary:
+            raise ValueError(
+                f"a prompt holds ids from {min(prompt_ids)} to {max(prompt_ids)}, the model has 0 to {vocabulary - 1}: "
+                "codec and sampler need one model folder"
+            )
         if params.stop_strings and self._tokenizer is None:
             raise ValueError("stop strings need HFSampler(..., tokenizer=...)")
         room, wanted = self._decoder.max_positions, len(prompt_ids) + params.max_tokens

@@ -374,6 +374,9 @@ def test_bad_input_is_refused_with_its_numbers() -> None:
         ask_all(sampler, [((3,) * 250, params())])
     with pytest.raises(ValueError, match="at least one token"):
         ask_all(sampler, [((), params())])
+    for outside in (64, -1):
+        with pytest.raises(ValueError, match=rf"ids from .*{outside}.*, the model has 0 to 63: codec and sampler need"):
+            ask_all(sampler, [((3, outside), params())])
     with pytest.raises(ValueError, match="stop strings need"):
         ask_all(sampler, [((3,), params(stop_strings=("a",)))])
     with pytest.raises(ValueError, match="no weight 'nonsense'"):
