@@ -57,3 +57,19 @@ class Algorithm:
     share_length: int = 0
     needs: tuple[str, ...] = ()
     carry: Any = None
+
+
+def named(paid: Tensor | Mapping[str, Tensor], batch: Batch) -> dict[str, Tensor]:
+    """What `advantages` gave, by name. Raises ValueError where a tensor is missing or not of its axes' size."""
+    tensors = {"adv_BT": paid} if isinstance(paid, Tensor) else dict(paid)
+    if "adv_BT" not in tensors:
+        raise ValueError(f"`advantages` must give adv_BT, but gave {', '.join(tensors) or 'nothing'}")
+    B, T = batch.turn_BT.shape
+    for name, tensor in tensors.items():
+        axes = name.rpartition("_")[2]
+        wanted = (B, T) if axes == "BT" else (B,) if axes.startswith("B") else ()
+        if tuple(tensor.shape[: len(wanted)]) != wanted or (axes == "BT" and tensor.dim() > 2):
+            raise ValueError(
+                f"`advantages` gave {name} of shape {tuple(tensor.shape)}; the batch has {B} rows and {T} tokens a row"
+            )
+    return tensors

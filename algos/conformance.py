@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from algos.algorithm import Algorithm
+from algos.algorithm import Algorithm, named
 from algos.batch import Batch
 from algos.command_line import exit_on_mistakes
 from algos.exact import AGENTS, Game, Table, expected_gradient, policy_gradient, prepared
@@ -192,8 +192,7 @@ def _reference(algorithm: Algorithm, order: tuple[str, ...]) -> Table | None:
 
 def _advantages(algorithm: Algorithm, batch: Batch) -> Tensor:
     paid, _ = algorithm.advantages(batch, algorithm.carry)
-    adv_BT = paid if isinstance(paid, Tensor) else paid["adv_BT"]
-    return torch.where(batch.trained_BT, adv_BT, torch.zeros_like(adv_BT))
+    return torch.where(batch.trained_BT, named(paid, batch)["adv_BT"], 0.0)
 
 
 def _loss(algorithm: Algorithm, batch: Batch, policy: Table) -> tuple[float, Tensor]:
@@ -233,7 +232,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if len(args) != 1 or args[0].startswith("-"):
             raise ValueError("name one module, e.g. algos.grpo, or an installed algorithm")
         algorithm = load(args[0])
-    findings = examine(algorithm, factor=None)
+        findings = examine(algorithm, factor=None)
     for finding in findings:
         print(f"{finding.name:<16}{'holds' if finding.holds else f'FAILS: {finding.said} ({finding.distance:.2g})'}")
     print(f"{'exact gradient':<16}{exact_gradient(algorithm).said.partition(';')[0]}")

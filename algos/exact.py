@@ -19,7 +19,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from algos.algorithm import Algorithm, Out
+from algos.algorithm import Algorithm, Out, named
 from algos.batch import Batch, make_batch
 from algos.functional import token_shares, turn_sums
 from algos.scoring import turn_starts
@@ -212,8 +212,7 @@ def prepared(
             part = step(batch, slice(start, start + size))
             paid, _ = algorithm.advantages(part, algorithm.carry)
             share_BT = token_shares(part.turn_BT, part.trajectory_B, algorithm.share, length=algorithm.share_length)
-            more = {"adv_BT": paid} if isinstance(paid, Tensor) else paid
-            for name, tensor in {**more, "share_BT": weight * share_BT}.items():
+            for name, tensor in {**named(paid, part), "share_BT": weight * share_BT}.items():
                 found.setdefault(name, []).append(tensor)
             start += size
     return batch.with_tensors(**{name: _stacked(tensors) for name, tensors in found.items()})

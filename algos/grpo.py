@@ -54,7 +54,7 @@ class Config(TrainConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.grpo.check_group(self.sampling.num_generations)
+        self.grpo.check_group(self.sampling.num_generations * self.sampling.num_branches)
 
 
 def advantages(batch: Batch, carry: Any, *, config: GRPOConfig) -> tuple[Tensor, Any]:

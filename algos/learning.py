@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from algos.algorithm import Algorithm, named
 from algos.batch import Batch, NothingToTrainOn, make_batch, minibatches

@@ -35,6 +35,10 @@ class Schedule:
             raise ValueError(f"--first {first}: there is no role {first!r}; there are: {', '.join(by_role)}")
         kind, alternates, steps = train.partition(":")
         if not (alternates and kind == "alternate"):
+            if kind == "alternate" and kind not in by_role:
+                raise ValueError("--train alternate needs its number of steps: alternate:10")
+            if first is not None:
+                raise ValueError(f"--first {first} says who begins an alternation: give --train alternate:N too")
             return cls(((_named(train, by_role), 0),))
         order = list(by_role)
         if first is not None:

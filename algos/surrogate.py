@@ -8,6 +8,7 @@ A segment j is a token, a turn or a trajectory; w_j is the sum of its tokens' sh
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -41,6 +42,10 @@ CLIPS: Mapping[str, tuple[float, float]] = {
 """ratio -> (epsilon, epsilon_high) where none are given: DAPO's, GSPO's, and ReMA's for both readings."""
 
 
+MOST_LOG_RATIO = 80.0
+"""exp of it is still a float32."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class SurrogateConfig:
     """Settings of a clipped surrogate with a KL term and an entropy bonus."""
@@ -66,14 +71,16 @@ class SurrogateConfig:
     def __post_init__(self) -> None:
         for name in ("epsilon", "epsilon_high", "beta", "entropy_coef"):
             value = getattr(self, name)
-            if value is not None and value < 0:
-                raise ValueError(f"--{name.replace('_', '-')} must be at least 0, got {value}")
-        if self.dual_clip is not None and self.dual_clip <= 1:
+            if value is not None and not 0 <= value < math.inf:
+                raise ValueError(f"--{name.replace('_', '-')} must be at least 0 and finite, got {value}")
+        if self.dual_clip is not None and not self.dual_clip > 1:
             raise ValueError(
                 f"--dual-clip must be above 1, or it would cut ratios that are not clipped, got {self.dual_clip}"
             )
-        if self.log_ratio_limit <= 0:
-            raise ValueError(f"--log-ratio-limit must be above 0, got {self.log_ratio_limit}")
+        if not 0 < self.log_ratio_limit <= MOST_LOG_RATIO:
+            raise ValueError(
+                f"--log-ratio-limit must be above 0 and at most {MOST_LOG_RATIO:g}, got {self.log_ratio_limit}"
+            )
         if self.kl_estimator == "k1":
             raise ValueError(
                 "--kl-estimator k1: in a loss, the expected gradient of logp - ref_logp is 0, so it would pull "

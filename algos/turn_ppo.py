@@ -67,7 +67,7 @@ class Config(TrainConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.turn_ppo.credit != "critic":
-            self.turn_ppo.check_group(self.sampling.num_generations)
+            self.turn_ppo.check_group(self.sampling.num_generations * self.sampling.num_branches)
 
 
 def advantages(batch: Batch, carry: Any, *, config: TurnPPOConfig) -> tuple[Tensor | dict[str, Tensor], Any]:

@@ -34,13 +34,13 @@ class CreditConfig:
     scale_rewards: Literal["group", "batch", "none"] = "group"
     """Divide by the standard deviation of the group or of the batch, or not at all (Dr. GRPO)."""
 
-    def check_group(self, num_generations: int) -> None:
+    def check_group(self, group_size: int) -> None:
         """Raises ValueError where a group is too small for the baseline that was asked for."""
         plug_in(self.credit)
-        if num_generations < 2 and self.credit not in ("running", "agent"):
+        if group_size < 2 and self.credit not in ("running", "agent"):
             raise ValueError(
-                f"--num-generations must be at least 2 for a group to have a baseline, got {num_generations} "
-                "(--credit running needs no group)"
+                f"--num-generations must be at least 2 for a group to have a baseline, got {group_size} "
+                "(branches count as well; --credit running needs no group)"
             )
 
 
@@ -62,7 +62,9 @@ def plug_in(name: str) -> Credit:
     module, _, function = name.partition(":")
     try:
         found: Credit = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError, ValueError):
+        if not callable(found):
+            raise TypeError(f"{name} is no function")
+    except (ImportError, AttributeError, ValueError, TypeError):
         raise ValueError(
             f"--credit {name}: there is no such credit; there are {', '.join(CREDITS)}, or package.module:function"
         ) from None

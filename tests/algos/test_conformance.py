@@ -117,3 +117,20 @@ def test_what_is_no_algorithm_is_refused_in_one_line(
 
 def test_findings_name_every_check() -> None:
     assert [finding.name for finding in examine(load("algos.grpo"), factor=None)] == list(CHECKS)
+
+
+@pytest.mark.parametrize(
+    ("paid", "said"),
+    [
+        (lambda batch: batch.reward_S, r"gave adv_BT of shape \(18,\); the batch has"),
+        (lambda batch: {"advantage": batch.reward_S}, "must give adv_BT, but gave advantage"),
+        (
+            lambda batch: {"adv_BT": batch.old_logp_BT, "return_BK": batch.reward_S[:1]},
+            r"gave return_BK of shape \(1,\)",
+        ),
+    ],
+)
+def test_advantages_of_the_wrong_shape_are_told_by_name(paid: Callable[[Batch], Any], said: str) -> None:
+    wrong = replace(GRPO, advantages=lambda batch, carry: (paid(batch), carry))
+    with pytest.raises(ValueError, match=said):
+        check(wrong, factor=None)

@@ -27,6 +27,11 @@ def test_group_pays_every_token_the_same_and_leave_one_out_pays_g_over_g_minus_1
     assert paid(data, "group", baseline="leave_one_out") == [[1.0, 1.0], [-1.0, -1.0]]
 
 
+def test_a_name_of_what_is_no_function_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"--credit os\.path:sep: there is no such credit"):
+        plug_in("os.path:sep")
+
+
 def test_batch_scaling_divides_by_the_agents_own_deviation() -> None:
     data = batch_of([[0]] * 4, reward=[1, 0, 10, 0], group=[0, 0, 1, 1], agent=[0, 0, 1, 1])
     got = [row[0] for row in paid(data, "group", scale_rewards="batch")]

@@ -34,6 +34,8 @@ def test_the_first_role_can_be_chosen_and_phases_can_differ_in_length() -> None:
         ("alternate:0", None, "after alternate: comes a number of steps"),
         ("alternate:1,2,3", None, "or 2 of them"),
         ("alternate:", None, "after alternate: comes"),
+        ("alternate", None, "--train alternate needs its number of steps"),
+        ("all", "reasoner", "--first reasoner says who begins an alternation"),
         ("alternate:5", "judge", "--first judge: there is no role 'judge'"),
     ],
 )

@@ -208,6 +208,9 @@ def test_k1_in_a_loss_is_refused_with_its_reason() -> None:
     ("settings", "said"),
     [
         ({"epsilon": -0.1}, "--epsilon must be at least 0"),
+        ({"epsilon": math.nan}, "--epsilon must be at least 0 and finite, got nan"),
+        ({"beta": math.inf}, "--beta must be at least 0 and finite, got inf"),
+        ({"log_ratio_limit": 1e3}, "--log-ratio-limit must be above 0 and at most 80"),
         ({"dual_clip": 1.0}, "--dual-clip must be above 1"),
         ({"log_ratio_limit": 0.0}, "--log-ratio-limit must be above 0"),
         ({"entropy_coef": -1.0}, "--entropy-coef must be at least 0"),
