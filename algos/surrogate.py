@@ -62,7 +62,8 @@ class SurrogateConfig:
     beta: float = 0.0
     """Coefficient of the KL to the start of training; 0 loads no reference."""
     kl_in: Literal["loss", "reward"] = "loss"
-    """Whether the KL is a term of the loss, or is taken off the reward."""
+    """Whether the KL is a term of the loss, or is taken off the reward. There, division by a group's deviation
+    tells a group whose rewards agree apart by its KL alone, however small beta is."""
     kl_estimator: Literal["k1", "k2", "k3"] = "k3"
     """In the loss. k2: on-policy the gradient is the KL's; k3: the value is unbiased (TRL's). k1 is refused."""
     entropy_coef: float = 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -111,6 +112,24 @@ def plainly_learnt(folder: Path, batch: Batch, *, updates: int, rate: float) -> 
         ((0.1 * logp[batch.trained_BT[:, 1:]].sum() + (value - 0.5).square().sum()) / 10).backward()
         optimizer.step()
     return torch.cat([p.detach().flatten() for p in policy]) - start
+
+
+def test_policies_on_one_base_have_a_critic_each(embedded: Path, episodes: list[Episode]) -> None:
+    config = LearnerConfig(learning_rate=1e-2, gradient_checkpointing=False, zero_stage=2)
+    shape: dict[str, Any] = {"needs": ("value", "old_value"), "lora": (4, 8)}
+    first = Learner(str(embedded), config, CPU, name="meta", **shape)
+    second = Learner(str(embedded), config, CPU, name="reasoner", base=first, **shape)
+    batch = make_batch(episodes[:2], ("meta_0", "reasoner_0"))
+
+    def loss(out: Out, micro: Batch) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        assert out.value_BK is not None
+        return ((out.value_BK - 1) * real(micro)).square().sum(), {}
+
+    for own, other in ((first, second), (second, first)):
+        before, others = own.values(batch), other.values(batch)
+        own.update(batch, loss)
+        assert not torch.equal(own.values(batch), before)
+        assert torch.equal(other.values(batch), others)
 
 
 def test_what_is_saved_and_published_has_no_critic(learner: Learner, tmp_path: Path, embedded: Path) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from algos import grpo, reinforce_pp, turn_ppo
 from algos.algorithm import Out
@@ -60,6 +62,14 @@ def test_the_readings_of_the_turn_ratio_agree_where_all_its_tokens_moved_alike()
     data = on_policy(batch_of(TURNS), 1.0, "turn")
     out = Out(torch.tensor([[0.3, 0.3, 0.3, -0.2]], dtype=torch.float64))
     assert torch.allclose(RATIOS["turn_geometric"](out, data, 20.0)[0], RATIOS["turn_arithmetic"](out, data, 20.0)[0])
+
+
+@given(st.lists(st.floats(-2, 2), min_size=4, max_size=4))
+def test_the_arithmetic_reading_is_never_below_the_geometric_one(log_ratios: list[float]) -> None:
+    data = on_policy(batch_of(TURNS), 1.0, "turn")
+    out = Out(torch.tensor([log_ratios], dtype=torch.float64))
+    geometric, arithmetic = (RATIOS[f"turn_{name}"](out, data, 20.0)[0] for name in ("geometric", "arithmetic"))
+    assert (arithmetic >= geometric - 1e-12).all()
 
 
 @pytest.mark.parametrize("ratio", RATIOS)
