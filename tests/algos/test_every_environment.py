@@ -1,4 +1,4 @@
-"""Every environment in every process is evaluated by the one command. T035 of the shared cases."""
+"""Every environment in every process is evaluated by the one command."""
 
 from __future__ import annotations
 
