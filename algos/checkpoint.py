@@ -20,6 +20,7 @@ from algos.deepspeed_config import zero_stage
 from algos.models import local_folder
 from algos.prompts import write_prompts
 from algos.publish import publish
+from algos.scoring import Precision
 from algos.seeds import generator_states, restore_generators
 from algos.state import Run
 
@@ -63,6 +64,7 @@ def _progress(run: Run) -> dict[str, Any]:
         "ranks": ranks.count(),
         "zero_stage": zero_stage(run.config.learner),
         "learning": [policy.name for policy in run.team.learning()],
+        "fixed": fixed(run.config),
     }
 
 
@@ -77,7 +79,10 @@ def read_progress(path: Path, config: TrainConfig) -> dict[str, Any]:
     file = path / "trainer" / "progress.json"
     if not file.is_file():
         raise ValueError(f"--resume-from-checkpoint: {path} is no checkpoint of a run")
-    state: dict[str, Any] = json.loads(file.read_text())
+    try:
+        state: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError:
+        raise ValueError(f"--resume-from-checkpoint: {file} is damaged; choose another checkpoint") from None
     stage, saved = zero_stage(config.learner), (state["zero_stage"], state["ranks"])
     if saved[0] != stage or (stage and saved[1] != ranks.count()):
         raise ValueError(
@@ -85,7 +90,25 @@ def read_progress(path: Path, config: TrainConfig) -> dict[str, Any]:
             f"{ranks.count()} with stage {stage}: use the same, or start afresh from its weights alone with "
             f"--model-name-or-path {path}"
         )
+    for name, was in state.get("fixed", {}).items():
+        if (now := fixed(config)[name]) != was:
+            flag = f"--{name.replace('_', '-')}"
+            raise ValueError(
+                f"{path} was written with {flag} {was} and cannot be taken up with {flag} {now}: keep it, or start "
+                f"afresh from its weights alone with --model-name-or-path {path}"
+            )
     return state
+
+
+def fixed(config: TrainConfig) -> dict[str, Any]:
+    """The settings that give a checkpoint its form. Others may change when a run goes on."""
+    model = config.model
+    return {
+        "optimizer": config.learner.optimizer,
+        "lora_rank": model.lora_rank,
+        "lora_alpha": model.lora_alpha if model.lora_rank else None,
+        "bf16": Precision.here(model.bf16).bf16,
+    }
 
 
 def load_checkpoint(run: Run, path: Path) -> None:

@@ -21,10 +21,10 @@ from algos.group_pay import both_orders, check_both_orders, check_group_rewards
 from algos.memory import OutOfMemory
 from algos.models import EMBEDDED, model_folder
 from algos.phases import check_phases
-from algos.plan import GB, Gpus, Shape, make_plan, refuse_what_cannot_fit
+from algos.plan import GB, Gpus, Shape, make_plan, refuse_a_small_share, refuse_what_cannot_fit
 from algos.prompts import mismatch, write_prompts
 from algos.report_to import Reporters
-from algos.run_folder import DiskFull, RunFolder
+from algos.run_folder import DiskFull, RunFolder, latest_checkpoint
 from algos.samplers import Room, servers_of
 from algos.seeds import seed_generators
 from algos.state import Run
@@ -117,17 +117,24 @@ def dry_run(config: TrainConfig, algorithm: Algorithm, console: Console) -> None
     agents = make_world(config.env).agents
     names = policy_names(config.model, agents)
     learning = {names[agent] for agent in learning_agents(config.model, agents)}
-    servers_of(config.model, dict.fromkeys(names.values()), learning)
+    servers = servers_of(config.model, dict.fromkeys(names.values()), learning)
     where = config.model.model_name_or_path or EMBEDDED
     shape = Shape.read(model_folder(where, next(iter(names.values()))))
     console.say(batch_layout(config, agents, ranks=gpus.count))
     plan = make_plan(
-        config, shape, len(set(names.values())), len(learning), gpus, reference="ref_logp" in algorithm.needs
+        config,
+        shape,
+        len(set(names.values()) - servers.keys()),
+        len(learning),
+        gpus,
+        reference="ref_logp" in algorithm.needs,
     )
     console.say(f"{shape.parameters:,} parameters, {gpus.count} GPUs of {gpus.bytes / GB:g} GB")
     for line in plan.lines():
         console.say(line)
     refuse_what_cannot_fit(plan, gpus)
+    if config.model.sampler in ("auto", "vllm"):
+        refuse_a_small_share(plan, gpus, config.model.vllm_gpu_memory_utilization)
 
 
 def prepare(config: TrainConfig, algorithm: Algorithm, console: Console, command: str) -> Run:
@@ -172,6 +179,8 @@ def prepare(config: TrainConfig, algorithm: Algorithm, console: Console, command
 
 def _folder(config: TrainConfig, command: str) -> RunFolder:
     """The run's folder, the same for all ranks."""
+    if config.run.resume_from_checkpoint == "latest" and config.common.output_dir is None:
+        raise ValueError("--resume-from-checkpoint latest needs --output-dir: the folder of the run that goes on")
     path = Path(config.common.output_dir or f"runs/{command}-{time.strftime('%Y%m%d-%H%M%S')}")
     return RunFolder(ranks.gather(path)[0], resume=config.run.resume_from_checkpoint is not None)
 
@@ -182,6 +191,8 @@ def _checkpoint(config: TrainConfig, folder: RunFolder, console: Console) -> tup
     if resume is None:
         return None, 0
     path = folder.latest() if resume == "latest" else Path(resume)
+    if path is not None and not (path / "trainer").is_dir():
+        path = latest_checkpoint(path) or path
     if path is None:
         console.say(f"there is no checkpoint in {folder.path} yet: starting from the beginning")
         return None, 0

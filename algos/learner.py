@@ -303,13 +303,28 @@ class Learner:
         self.engine.save_checkpoint(str(folder), tag="state", save_latest=False, exclude_frozen_parameters=frozen)
 
     def load_state(self, folder: Path) -> None:
-        """Restore what `save_state` wrote. Raises ValueError where there is nothing to restore."""
+        """Restore what `save_state` wrote, but for the settings of the optimizer, which are as they are now.
+
+        Raises:
+            ValueError: there is nothing to restore, or it is damaged or of another form.
+        """
         self._wear()
         self.rise()
         whole = self.adapter is None
-        loaded, _ = self.engine.load_checkpoint(str(folder), tag="state", load_module_strict=whole)
+        told = [{n: v for n, v in group.items() if n != "params"} for group in self.engine.optimizer.param_groups]
+        try:
+            loaded, _ = self.engine.load_checkpoint(str(folder), tag="state", load_module_strict=whole)
+        except (AssertionError, EOFError, KeyError, OSError, RuntimeError, ValueError) as error:
+            raise ValueError(
+                f"--resume-from-checkpoint: the learner's state in {folder} is damaged or of another form "
+                f"({' '.join(str(error).split())[:200]}); choose another checkpoint"
+            ) from error
         if loaded is None:
             raise ValueError(f"{folder} holds no learner state that this DeepSpeed can read")
+        schedule = self.engine.lr_scheduler
+        schedule.base_lrs = [group["initial_lr"] for group in told]
+        for group, now, factor in zip(self.engine.optimizer.param_groups, told, schedule.lr_lambdas, strict=True):
+            group |= now | {"lr": now["initial_lr"] * factor(schedule.last_epoch)}
 
     def rest(self) -> None:
         """Move to host memory, until it is needed again, what a sampler needs the GPU for.

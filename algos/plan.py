@@ -12,9 +12,9 @@ Bytes on one GPU, with P parameters a policy, R ranks, T tokens a micro-batch, b
     sampler          b P a policy, and keys and values of 16 dialogues of full length (more are served where room is)
 
 With LoRA only the adapters' parameters have gradients, master weights and optimizer states, and all policies share one
-base. While dialogues are played optimizer states and master weights wait in host memory (ZeRO 1 to 3), and vLLM sleeps
-during the update, so a GPU needs the larger of the two phases. H is the hidden size, I the intermediate size, L the
-number of layers.
+base, in vLLM too. While dialogues are played optimizer states and master weights wait in host memory (ZeRO 1 to 3), and
+so does the base under adapters (ZeRO 0 to 2); during the update vLLM sleeps. So a GPU needs the larger of the two
+phases. H is the hidden size, I the intermediate size, L the number of layers.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def make_plan(config: TrainConfig, shape: Shape, policies: int, learning: int, g
     """The memory of a run.
 
     Args:
-        policies: sets of weights that play, e.g. 2 with separate weights.
+        policies: sets of weights that play here (not on a server), e.g. 2 with separate weights.
         learning: how many of them learn.
         reference: whether a KL term needs a frozen copy.
     """
@@ -151,18 +151,18 @@ def make_plan(config: TrainConfig, shape: Shape, policies: int, learning: int, g
     b = 4 if m.bf16 is False else 2
     told = read_deepspeed_file(c, bf16=b == 2, ranks=R).get("zero_optimization", {})
     offloaded = told.get("offload_optimizer", {}).get("device", "none") == "cpu"
-    bases = 1 if m.lora_rank else policies
+    lora, vllm = bool(m.lora_rank), m.sampler in ("auto", "vllm")
     trained = shape.adapter_parameters(m.lora_rank) if m.lora_rank else P
     by_1, by_2, by_3 = (R if stage >= s else 1 for s in (1, 2, 3))
-    frozen = bases - learning if not m.lora_rank else 0
-    weights = b * P * ((learning if not m.lora_rank else 1) / by_3 + frozen) + (
-        b * trained * learning if m.lora_rank else 0
-    )
+    weights = b * P * (1 if lora else learning) / by_3
+    adapters = float(b * trained * learning) if lora else 0.0
     states = {
         "master weights": (4 * trained * learning / by_1) if b == 2 else 0.0,
         "optimizer states": (8 * trained * learning / by_1) if c.optimizer == "adamw" else 0.0,
     }
     moves = stage >= 1 and c.offload_while_sampling
+    base_moves = lora and stage < 3 and c.offload_while_sampling
+    copies = 1 + policies - learning if lora and vllm else policies
     longest = config.limits.max_prompt_length + config.limits.max_completion_length
     keys_and_values = 2 * shape.layers * shape.kv_width * b * longest
     concurrent = min(
@@ -171,24 +171,32 @@ def make_plan(config: TrainConfig, shape: Shape, policies: int, learning: int, g
     on_gpu = {} if offloaded else states
     update = {
         "weights": weights,
+        "adapters": adapters,
         "gradients": b * trained * learning / by_2,
         **on_gpu,
         "activations": activations(config, shape, b),
         "logits": 3 * 4.0 * CHUNK_ELEMENTS,
         "reference": float(b * P) if reference and not m.lora_rank else 0.0,
-        "sampler weights": float(b * P * policies) if m.sampler == "hf" else 0.0,
+        "sampler weights": 0.0 if vllm else float(b * P * copies),
         "libraries": OVERHEAD,
     }
     sample = {
-        "weights": weights,
+        "weights": 0.0 if base_moves else weights,
+        "adapters": adapters,
         **({} if moves else on_gpu),
         "reference": update["reference"],
-        "sampler weights": float(b * P * policies),
-        "keys and values": float(keys_and_values * min(concurrent, KV_DIALOGUES)),
+        "sampler weights": float(b * P * copies),
+        "keys and values": float(keys_and_values * min(concurrent, KV_DIALOGUES)) if copies else 0.0,
         "libraries": OVERHEAD,
     }
     in_host = sum(states.values()) * R if offloaded or moves else 0.0
-    return Plan(update, sample, {"optimizer states and master weights": in_host, "loading": float(b * P)})
+    host = {
+        "optimizer states and master weights": in_host,
+        "base under adapters": float(b * P * R) if base_moves else 0.0,
+        "sampler asleep": float(b * P * R * copies) if lora and vllm else 0.0,
+        "loading": float(b * P),
+    }
+    return Plan(update, sample, host)
 
 
 KV_DIALOGUES = 16
@@ -217,11 +225,23 @@ def refuse_what_cannot_fit(plan: Plan, gpus: Gpus) -> None:
     )
 
 
+def refuse_a_small_share(plan: Plan, gpus: Gpus, share: float) -> None:
+    """Raises ValueError where vLLM's share of a GPU is too small for what it has to hold."""
+    needs = plan.sample["sampler weights"] + plan.sample["keys and values"]
+    if needs > share * gpus.bytes:
+        raise ValueError(
+            f"--vllm-gpu-memory-utilization {share:g} gives vLLM {share * gpus.bytes / GB:.1f} GB of "
+            f"{gpus.bytes / GB:g}, and its weights, keys and values need {needs / GB:.1f} GB: raise it to "
+            f"{needs / gpus.bytes + 0.005:.2f}"
+        )
+
+
 _SPREAD = (
     "spread it with a higher --zero-stage over more GPUs, move it to the host (--deepspeed FILE), or use --lora-rank"
 )
 WAYS_OUT: Mapping[str, Any] = {
     "weights": "use --zero-stage 3 over more GPUs, or one base for all with --lora-rank",
+    "adapters": "lower --lora-rank",
     "gradients": _SPREAD,
     "master weights": _SPREAD,
     "optimizer states": _SPREAD,

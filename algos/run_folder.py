@@ -49,7 +49,12 @@ class RunFolder:
             raise ValueError(
                 f"--output-dir {path} is not empty: name a new folder, or go on with --resume-from-checkpoint latest"
             )
-        path.mkdir(parents=True, exist_ok=True)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            (path / ".written").touch()
+            (path / ".written").unlink()
+        except OSError as error:
+            raise ValueError(f"--output-dir {path} cannot be written: {error.strerror}") from None
         self._mend()
 
     def _mend(self) -> None:
@@ -149,8 +154,7 @@ class RunFolder:
 
     def checkpoints(self) -> list[Path]:
         """All whole checkpoints, oldest first."""
-        found = (p for p in self.path.glob("checkpoint-*") if p.name.removeprefix("checkpoint-").isdigit())
-        return sorted(found, key=lambda path: int(path.name.removeprefix("checkpoint-")))
+        return _checkpoints(self.path)
 
     def latest(self) -> Path | None:
         """The checkpoint to go on from, or None."""
@@ -168,13 +172,25 @@ class RunFolder:
 
 
 def latest_checkpoint(run: Path) -> Path | None:
-    """The checkpoint that `latest` names, also where a process was killed while it was being replaced."""
+    """The checkpoint that `latest` names, also where a process was killed while it was being replaced.
+
+    Where `latest` is missing or names nothing, the newest that there is: a folder of that name is always whole.
+    """
     pointer = run / "latest"
-    if not pointer.is_file():
-        return None
-    path = run / pointer.read_text().strip()
-    old = path.with_name(path.name + ".old")
-    return old if old.exists() and not path.exists() else path
+    name = pointer.read_text(encoding="utf-8", errors="replace").strip() if pointer.is_file() else ""
+    for path in (run / name, run / f"{name}.old") if name else ():
+        if path.is_dir():
+            return path
+    return max(_checkpoints(run), key=_step, default=None)
+
+
+def _checkpoints(run: Path) -> list[Path]:
+    found = (p for p in run.glob("checkpoint-*") if p.name.removeprefix("checkpoint-").isdigit())
+    return sorted(found, key=_step)
+
+
+def _step(checkpoint: Path) -> int:
+    return int(checkpoint.name.removeprefix("checkpoint-"))
 
 
 def _to_disk(folder: Path) -> None:

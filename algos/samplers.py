@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib.util
 import re
 import warnings
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from algos import ranks
@@ -107,6 +107,39 @@ def sampler_kind(kind: str, precision: Precision) -> str:
     return "vllm" if installed else "hf"
 
 
+def make_samplers(
+    config: ModelConfig,
+    kind: str,
+    codecs: Mapping[str, tuple[str, ChatCodec]],
+    servers: Mapping[str, str],
+    learners: Collection[str],
+    precision: Precision,
+    *,
+    room: Room | None,
+    seed: int,
+) -> dict[str, Any]:
+    """Policy name -> its sampler. All vLLM engines together have the share of a GPU that the flag gives them.
+
+    Args:
+        codecs: policy name -> model folder and codec.
+        servers, learners: names of those that play on a server, and of those that learn.
+    """
+    here = [name for name in codecs if name not in servers]
+    adapted = [name for name in here if name in learners and kind == "vllm" and config.lora_rank]
+    engines = len(here) - max(0, len(adapted) - 1)
+    share = replace(config, vllm_gpu_memory_utilization=config.vllm_gpu_memory_utilization / max(1, engines))
+    samplers = {
+        name: connect(url, codecs[name][1], learns=name in learners, room=room) for name, url in servers.items()
+    }
+    if adapted:
+        base = codecs[adapted[0]][0]
+        samplers |= adapters_on_one_engine(base, adapted, precision, config=share, room=room, seed=seed)
+    for name in here:
+        if name not in samplers:
+            samplers[name] = make_sampler(kind, codecs[name][0], precision, config=share, room=room, seed=seed)
+    return samplers
+
+
 def make_sampler(
     kind: str, folder: str, precision: Precision, *, config: ModelConfig, room: Room | None = None, seed: int = 0
 ) -> Any:
@@ -124,12 +157,13 @@ def adapters_on_one_engine(
 ) -> dict[str, Any]:
     """Policy name -> its sampler: all on one vLLM engine with their base's folder, each with an adapter on it.
 
-    None at all where vLLM has no room for adapters of such a rank: then merged weights have to do.
+    Raises:
+        ValueError: vLLM has no room for adapters of such a rank.
     """
     from rema_agents.vllm.adapters import RANKS, Adapters, AdapterSampler
 
     if config.lora_rank > RANKS[-1]:
-        return {}
+        raise ValueError(f"--lora-rank {config.lora_rank}: vLLM takes at most {RANKS[-1]}; lower it, or --sampler hf")
     adapters = Adapters(names, rank=config.lora_rank, alpha=config.lora_alpha)
     engine = _engine(folder, precision, config=config, room=room, seed=seed, adapters=adapters)
     return {name: AdapterSampler(engine, name) for name in names}
@@ -177,7 +211,7 @@ def connect(url: str, codec: ChatCodec, *, learns: bool, room: Room | None = Non
     try:
         sampler.check_tokens(codec.tokenizer)
         if learns:
-            sampler.check_trainable()
+            sampler.check_trainable(room.tokens if room else 0)
     except ValueError:
         sampler.close()
         raise

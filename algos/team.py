@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from algos import ranks
 from algos.config import ModelConfig, TrainConfig
 from algos.models import SHARED, model_folder
-from algos.samplers import Room, adapters_on_one_engine, connect, make_sampler, sampler_kind, servers_of
+from algos.samplers import Room, make_samplers, sampler_kind, servers_of
 from algos.schedule import Schedule
 from rema_agents.chat import ChatCodec
 from rema_agents.remote import RemoteSeat
@@ -50,8 +50,12 @@ class Policy:
     def weights(self) -> Iterator[tuple[str, Tensor]]:
         """What its sampler takes of the learner: its adapter where the sampler has the base, else all weights."""
         assert self.learner is not None
-        takes_adapters = getattr(self.sampler, "takes_adapters", False)
-        return self.learner.adapter_weights() if takes_adapters else self.learner.named_weights()
+        return self.learner.adapter_weights() if self.plays_as_adapter else self.learner.named_weights()
+
+    @property
+    def plays_as_adapter(self) -> bool:
+        """Whether its sampler has the base and takes the adapter alone."""
+        return getattr(self.sampler, "takes_adapters", False)
 
     def seat(self, agent: str, params: SamplingParams, dialogue: int, max_prompt_length: int) -> Seat:
         """A new seat for one dialogue; on a server that gives no token ids, one that speaks text."""
@@ -155,27 +159,19 @@ def make_team(
         folder = model_folder(where, name)
         codec = ChatCodec.from_pretrained(folder, chat_template_kwargs=config.chat_template_kwargs)
         codecs[name] = folder, codec
-    here = [name for name in codecs if name in learners and name not in servers]
     if config.lora_rank:
         _check_one_base({codecs[name][0] for name in learners})
-    as_adapters = {}
-    if here and config.lora_rank and kind == "vllm":
-        as_adapters = adapters_on_one_engine(codecs[here[0]][0], here, precision, config=config, room=room, seed=seed)
+    samplers = make_samplers(config, kind, codecs, servers, learners, precision, room=room, seed=seed)
     policies = {}
     for name, (folder, codec) in codecs.items():
         own = tuple(agent for agent in learning if names[agent] == name)
-        if name in servers:
-            sampler = connect(servers[name], codec, learns=name in learners, room=room)
-        else:
-            sampler = as_adapters.get(name) or make_sampler(
-                kind, folder, precision, config=config, room=room, seed=seed
-            )
-        policy = policies[name] = Policy(name, own, folder, codec, sampler, share_thinking=config.share_thinking)
+        policy = policies[name] = Policy(name, own, folder, codec, samplers[name], share_thinking=config.share_thinking)
         if own and add_learner:
-            if hasattr(sampler, "sleep"):
-                sampler.sleep()  # the learner is loaded where it is
+            for sampler in samplers.values():
+                if hasattr(sampler, "sleep"):
+                    sampler.sleep()  # the learner is loaded onto the same GPU
             add_learner(policy)
-            if name in (*servers, *as_adapters):  # a server may hold other weights, and an engine has no adapter yet
+            if name in servers or policy.plays_as_adapter:  # a server may hold others, and an engine has none yet
                 policy.sampler.update_weights(policy.weights(), policy.version)
                 ranks.wait()
     return Team({agent: policies[name] for agent, name in names.items()})

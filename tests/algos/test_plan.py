@@ -93,10 +93,59 @@ def test_the_same_on_one_small_gpu_is_refused_and_the_largest_term_named(
 
 def test_lora_fits_a_7b_model_on_four_small_gpus(qwen: Path, capsys: pytest.CaptureFixture[str]) -> None:
     argv = ["--model-name-or-path", str(qwen), "--zero-stage", "3", "--gpus", "4x24GB", "--lora-rank", "16"]
+    argv += ["--vllm-gpu-memory-utilization", "0.8"]
     parts = planned(capsys, *argv, "--max-prompt-length", "2048")
     adapters = 16 * 28 * (2 * (3584 + 3584) + 2 * (3584 + 512) + 3 * (3584 + 18944))
     assert parts["GPU, update"]["optimizer states"] == pytest.approx(8 * adapters / 4 / 1e9, abs=0.006)
     assert parts["GPU, update"]["total"] < 24
+
+
+def test_a_7b_pair_with_adapters_fits_one_small_gpu(qwen: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["--model-name-or-path", str(qwen), "--team", "separate", "--lora-rank", "16", "--gpus", "1x24GB"]
+    argv += ["--micro-batch-tokens", "8192"]
+    parts = planned(capsys, *argv, "--vllm-gpu-memory-utilization", "0.85")
+    P = 7.615616512
+    adapters = 2 * 16 * 28 * (2 * (3584 + 3584) + 2 * (3584 + 512) + 3 * (3584 + 18944)) / 1e9  # of both roles
+    keys_and_values = 16 * (4096 + 512) * 2 * 28 * 512 * 2 / 1e9
+    sampling = {
+        "adapters": 2 * adapters,
+        "sampler weights": 2 * P,
+        "keys and values": keys_and_values,
+        "libraries": 1.5,
+    }
+    sampling |= {"master weights": 4 * adapters, "optimizer states": 8 * adapters}
+    assert parts["GPU, sampling"].pop("total") == pytest.approx(sum(sampling.values()), abs=0.006)
+    assert parts["GPU, sampling"] == {name: pytest.approx(size, abs=0.006) for name, size in sampling.items()}
+    assert parts["GPU, update"]["weights"] == pytest.approx(2 * P, abs=0.006)
+    assert parts["GPU, update"]["total"] < 24
+    assert parts["host"]["base under adapters"] == parts["host"]["sampler asleep"] == pytest.approx(2 * P, abs=0.006)
+
+
+def test_a_share_of_the_gpu_that_does_not_hold_vllm_is_refused_with_the_one_that_does(
+    qwen: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from algos.grpo import main
+
+    argv = ["--model-name-or-path", str(qwen), "--lora-rank", "16", "--gpus", "1x24GB", "--micro-batch-tokens", "8192"]
+    with pytest.raises(SystemExit):
+        main(["--dry-run", *argv])
+    said = capsys.readouterr().err
+    assert "--vllm-gpu-memory-utilization 0.5 gives vLLM 12.0 GB of 24" in said
+    assert "need 19.5 GB: raise it to 0.82" in said
+
+
+def test_a_server_elsewhere_takes_the_sampler_off_the_gpu(qwen: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["--model-name-or-path", str(qwen), "--zero-stage", "3", "--gpus", "4x48GB", "--sampler", "remote"]
+    parts = planned(capsys, *argv, "--server", "http://localhost:8000/v1")
+    assert not parts["GPU, sampling"].keys() & {"sampler weights", "keys and values"}
+
+
+def test_the_plan_is_for_the_gpus_that_are_named(qwen: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from algos.grpo import main
+
+    with pytest.raises(SystemExit):
+        main(["--dry-run", "--model-name-or-path", str(qwen), "--zero-stage", "3", "--gpus", "3x80GB"])
+    assert "--problems-per-step 128 does not divide by 3 ranks" in capsys.readouterr().err
 
 
 def test_offload_moves_optimizer_states_to_the_host(

@@ -1,0 +1,125 @@
+"""What a resumed run may change, what it may not, and what it says of a checkpoint that it cannot use."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+FLAGS = ["--env", "math_v0", "--problems-per-step", "4", "--num-generations", "4", "--eval-num-problems", "4"]
+FLAGS += ["--eval-steps", "0", "--num-completions-to-print", "0", "--num-minibatches", "1", "--save-steps", "1"]
+
+
+def run(*argv: str) -> None:
+    from algos.grpo import main
+
+    main([*FLAGS, *argv])
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One step of a run, with a checkpoint."""
+    folder = tmp_path_factory.mktemp("done") / "run"
+    run("--max-steps", "1", "--output-dir", str(folder))
+    return folder
+
+
+@pytest.fixture
+def folder(done: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return shutil.copytree(done, tmp_path / "run")
+
+
+def refused(capsys: pytest.CaptureFixture[str], folder: Path, *argv: str) -> str:
+    """What is said, with exit code 2, to a run that wants to go on."""
+    with pytest.raises(SystemExit) as exit_:
+        run("--max-steps", "2", "--resume-from-checkpoint", "latest", "--output-dir", str(folder), *argv)
+    assert exit_.value.code == 2
+    assert (folder / "metrics.jsonl").read_text().count("\n") == 1, "nothing is lost"
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("zero", "rate"), [("0", 1e-3), ("0", 5e-4), ("2", 1e-3)])
+def test_a_run_goes_on_with_the_learning_rate_that_it_is_told_now(zero: str, rate: float, tmp_path: Path) -> None:
+    folder = str(tmp_path / "run")
+    linear = ["--lr-scheduler-type", "linear", "--zero-stage", zero, "--output-dir", folder]
+    run(*linear, "--max-steps", "1")
+    run(*linear, "--max-steps", "4", "--learning-rate", str(rate), "--resume-from-checkpoint", "latest")
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["learning_rate"] for line in lines] == pytest.approx([5e-4, 0.75 * rate, 0.5 * rate, 0.25 * rate])
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["--optimizer", "sgd"], "written with --optimizer adamw and cannot be taken up with --optimizer sgd"),
+        (["--lora-rank", "4"], "written with --lora-rank 0 and cannot be taken up with --lora-rank 4"),
+        (["--bf16", "True"], "written with --bf16 False and cannot be taken up with --bf16 True"),
+        (["--team", "separate"], "holds the training of ['policy'], not of ['meta', 'reasoner']"),
+    ],
+)
+def test_what_gives_a_checkpoint_its_form_cannot_change(
+    argv: list[str], said: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert said in refused(capsys, folder, *argv)
+
+
+def cut(name: str, size: int) -> Callable[[Path], None]:
+    def damage(checkpoint: Path) -> None:
+        (file,) = checkpoint.glob(name)
+        with file.open("r+b") as opened:
+            opened.truncate(size)
+
+    return damage
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (cut("trainer/progress.json", 20), "progress.json is damaged; choose another checkpoint"),
+        (cut("trainer/policy/state/*", 1000), "trainer/policy is damaged or of another form"),
+        (lambda checkpoint: shutil.rmtree(checkpoint / "trainer" / "policy"), "trainer/policy is damaged or of"),
+        (lambda checkpoint: shutil.rmtree(checkpoint / "trainer"), "checkpoint-1 is no checkpoint of a run"),
+    ],
+)
+def test_a_damaged_checkpoint_is_named_and_nothing_else_is_touched(
+    damage: Callable[[Path], None], said: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damage(folder / "checkpoint-1")
+    assert said in refused(capsys, folder)
+
+
+@pytest.mark.parametrize("pointer", [None, "", "checkpoint-99", "latest names the checkpoint"])
+def test_where_latest_names_nothing_the_newest_checkpoint_is_taken(
+    pointer: str | None, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "latest").unlink()
+    if pointer is not None:
+        (folder / "latest").write_text(pointer)
+    run("--max-steps", "1", "--resume-from-checkpoint", "latest", "--output-dir", str(folder))
+    assert f"resumed from {folder / 'checkpoint-1'}, after step 1" in capsys.readouterr().out
+
+
+def test_a_run_stands_for_its_latest_checkpoint(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("--max-steps", "1", "--resume-from-checkpoint", str(folder), "--output-dir", str(tmp_path / "other"))
+    assert f"resumed from {folder / 'checkpoint-1'}, after step 1" in capsys.readouterr().out
+
+
+def test_latest_of_no_folder_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        run("--resume-from-checkpoint", "latest")
+    assert exit_.value.code == 2
+    assert "--resume-from-checkpoint latest needs --output-dir" in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SystemExit) as exit_:
+        run("--output-dir", str(tmp_path / "file" / "run"))
+    assert exit_.value.code == 2
+    assert "file/run cannot be written: Not a directory" in capsys.readouterr().err
