@@ -13,7 +13,9 @@ chat completions: for frozen partners and evaluation.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rema_agents.chat import split_reasoning
@@ -59,6 +61,7 @@ class RemoteSampler:
         self._server = Server(base_url, **settings)
         self._weights = WeightFiles()
         self._weight_version = 0
+        self._checksum: int | None = None
         try:
             self.gives_logps = self._probe_logps()
             self.takes_weights = self._probe_weights()
@@ -69,19 +72,33 @@ class RemoteSampler:
     async def sample(
         self, prompt_ids: Sequence[int], params: SamplingParams, *, dialogue: int, gate: Gate
     ) -> Completion:
-        """Continue one prompt; see `Sampler`. Finish is `aborted` where the server did not answer in time."""
+        """Continue one prompt; see `Sampler`. Finish is `aborted` where no answer came, `context_full` without room."""
         version = self._weight_version
-        answer = await self._server.ask(lambda client: self._complete(client, prompt_ids, params))
-        if answer is None:
-            return Completion((), (), Finish.ABORTED, version)
-        choice = answer.choices[0]
-        logps = tuple(choice.logprobs.token_logprobs) if self.gives_logps else ()
-        finish = Finish.LENGTH if choice.finish_reason == "length" else Finish.STOP
-        return Completion(tuple(choice.token_ids), logps, finish, version)
 
-    def check_trainable(self) -> None:
-        """Say what training on this server lacks. Raises ValueError where it lacks anything."""
+        async def completion(client: openai.AsyncOpenAI) -> Completion:
+            choice = (await self._complete(client, prompt_ids, params)).choices[0]
+            ids, logps = tuple(choice.token_ids), tuple(choice.logprobs.token_logprobs) if self.gives_logps else ()
+            if len(logps) not in (0, len(ids)) or not all(map(math.isfinite, logps)):
+                raise ValueError(f"{len(ids)} tokens have the log-probabilities {logps!s:.80}")
+            return Completion(ids, logps, _finish(choice.finish_reason), version)
+
+        try:
+            return await self._server.ask(completion) or Completion((), (), Finish.ABORTED, version)
+        except TooLong:
+            return Completion((), (), Finish.CONTEXT_FULL, version)
+
+    def check_trainable(self, tokens: int = 0) -> None:
+        """Say what training on this server lacks. Raises ValueError where it lacks anything.
+
+        Args:
+            tokens: of the longest prompt and what is said to it; vLLM cuts messages short that do not fit.
+        """
         lacks = []
+        if self._server.room is not None and tokens > self._server.room:
+            lacks.append(
+                f"room for {tokens} tokens, as --max-prompt-length and --max-completion-length come to (lower them by "
+                f"{tokens - self._server.room} together, or --max-model-len {tokens})"
+            )
         if not self.gives_logps:
             lacks.append("log-probabilities after temperature (--logprobs-mode processed_logprobs)")
         if not self.takes_weights:
@@ -111,12 +128,17 @@ class RemoteSampler:
             self.check_trainable()
         if self._hands_over:
             self._weights.write(named_tensors)
-            self._post("collective_rpc", {"method": "take_weights", "args": [self._weights.folder]})
+            told = self._post("collective_rpc", {"method": "take_weights", "args": [self._weights.folder]})
+            self._checksum = int(json.loads(told)["results"][0])
             self._post("reset_prefix_cache", {})
         else:
             for _ in named_tensors:  # gathering them may need every process
                 pass
         self._weight_version = version
+
+    def checksum(self) -> int | None:
+        """Of the weights that the server took last, as they arrived; None in a process that did not hand them over."""
+        return self._checksum
 
     def close(self) -> None:
         """Close the connection and remove the files."""
@@ -139,29 +161,30 @@ class RemoteSampler:
                 "stop_token_ids": list(params.stop_token_ids),
                 "ignore_eos": True,
                 "include_stop_str_in_output": True,
+                "skip_special_tokens": False,  # a stop string may be one
                 **({"top_k": params.top_k} if params.top_k else {}),
             },
         )
 
     def _probe_logps(self) -> bool:
         """Whether log-probabilities come, and change with the temperature, as those after it do."""
-        answers = [
-            self._server.ask_now(
-                lambda client, t=temperature: self._complete(client, _PROBE, SamplingParams(1, temperature=t), 3)  # type: ignore[misc]
-            )
-            for temperature in (0.5, 1.0)
-        ]
+
+        async def choice(client: openai.AsyncOpenAI, temperature: float) -> Any:
+            answer = await self._complete(client, _PROBE, SamplingParams(1, temperature=temperature), 3)
+            return answer.choices[0]
+
+        answers = [self._server.ask_now(partial(choice, temperature=temperature)) for temperature in (0.5, 1.0)]
         if any(answer is None for answer in answers):
             raise ValueError(f"nobody answers at {self._server.base_url}")
-        choices = [answer.choices[0] for answer in answers if answer is not None]
-        if any(not getattr(choice, "token_ids", None) for choice in choices):
+        if any(not getattr(answer, "token_ids", None) for answer in answers):
             raise NoTokenIds(
                 f"{self._server.base_url} gives no token ids (vllm serve does), so it can serve frozen seats and "
                 "evaluation only"
             )
-        if any(not choice.logprobs or not choice.logprobs.top_logprobs for choice in choices):
+        logprobs: list[Any] = [getattr(answer, "logprobs", None) for answer in answers]
+        if any(not given or not given.top_logprobs for given in logprobs):
             return False
-        colder, warmer = (choice.logprobs.top_logprobs[0] for choice in choices)
+        colder, warmer = (given.top_logprobs[0] for given in logprobs)
         return any(abs(colder[token] - warmer[token]) > 1e-3 for token in colder.keys() & warmer.keys())
 
     def _probe_weights(self) -> bool:
@@ -172,11 +195,12 @@ class RemoteSampler:
             return False
         return told is not None and _RELOADS in told
 
-    def _post(self, route: str, body: Mapping[str, Any]) -> None:
+    def _post(self, route: str, body: Mapping[str, Any]) -> str:
         """One of the routes that vLLM's server has at its root, beside those of OpenAI."""
         told = self._server.ask_now(lambda client: client.post(f"{self._root}/{route}", cast_to=str, body=body))
         if told is None:
             raise RuntimeError(f"{self._server.base_url} did not take the weights: {route} went unanswered")
+        return told
 
     @property
     def _root(self) -> str:
@@ -200,17 +224,18 @@ class RemoteSeat:
     async def say(self, observation: Mapping[str, Any], *, gate: Gate) -> Message:
         """The server's next message; finish `aborted` where it did not answer in time, `context_full` without room."""
         messages = [dict(message) for message in observation["messages"]]
+
+        async def message(client: openai.AsyncOpenAI) -> Message:
+            choice = (await self._chat(client, messages)).choices[0]
+            text, finish = choice.message.content or "", _finish(choice.finish_reason)
+            reasoning, rest = split_reasoning(text)
+            return Message(text, finish) if self._share_thinking else Message(rest, finish, reasoning)
+
         try:
-            answer = await self._server.ask(lambda client: self._chat(client, messages))
+            said = await self._server.ask(message)
         except TooLong:
             return Message("", Finish.CONTEXT_FULL)
-        if answer is None:
-            return Message("", Finish.ABORTED)
-        choice = answer.choices[0]
-        finish = Finish.LENGTH if choice.finish_reason == "length" else Finish.STOP
-        text = choice.message.content or ""
-        reasoning, rest = split_reasoning(text)
-        return Message(text, finish) if self._share_thinking else Message(rest, finish, reasoning)
+        return Message("", Finish.ABORTED) if said is None else said
 
     async def _chat(self, client: openai.AsyncOpenAI, messages: Sequence[Mapping[str, str]]) -> Any:
         return await client.chat.completions.create(
@@ -221,3 +246,9 @@ class RemoteSeat:
             top_p=self._params.top_p,
             stop=list(self._params.stop_strings) or None,
         )
+
+
+def _finish(reason: str) -> Finish:
+    if reason == "abort":
+        raise ValueError("the server gave the request up")
+    return Finish.LENGTH if reason == "length" else Finish.STOP

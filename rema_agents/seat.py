@@ -54,8 +54,8 @@ class LMSeat:
         if self._max_prompt_length is not None and len(prompt_ids) > self._max_prompt_length:
             return Message("", Finish.CONTEXT_FULL)
         completion = await self._sampler.sample(prompt_ids, self._params, dialogue=self._dialogue, gate=gate)
-        if completion.finish is Finish.ABORTED:
-            return Message("", Finish.ABORTED)
+        if completion.finish in (Finish.ABORTED, Finish.CONTEXT_FULL):
+            return Message("", completion.finish)
         self.calls.append(Call(self.agent, int(observation["turn"]), prompt_ids, completion))
         return self._codec.message(completion, share_thinking=self._share_thinking)
 

@@ -98,7 +98,7 @@ def test_an_engine_is_evaluated_on_and_the_stored_episodes_are_exact_to_the_toke
     engine.publish(small_model(tied=True), 0)
     run = tmp_path / "run"
     evaluate.main([str(engine.folder), *RULES, "--sampler", "vllm", "--output-dir", str(run)])
-    assert asked == [(str(engine.folder), 212, 128, "auto")]
+    assert asked == [(str(engine.folder), 212, 512, "auto")]
     assert "heldout: 4 problems, accuracy " in capsys.readouterr().out
     assert verify(run) == []
     assert "log-probabilities of 16 within" in capsys.readouterr().out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import time
@@ -12,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from rema_agents.checksum import Counted
+from rema_agents.gate import Gate
 from rema_agents.play import play
 from rema_agents.remote import NoTokenIds, RemoteSampler, RemoteSeat
 from rema_agents.seat import LMSeat, ScriptedSeat
@@ -60,10 +63,32 @@ def test_after_each_publish_64_dialogues_agree_with_the_new_weights_and_not_with
 def test_a_server_that_gives_all_and_takes_weights_can_be_trained(subject: contract.Subject) -> None:
     assert isinstance(subject.sampler, RemoteSampler)
     assert (subject.sampler.gives_logps, subject.sampler.takes_weights) == (True, True)
-    subject.sampler.check_trainable()
+    subject.sampler.check_trainable(512)
+    with pytest.raises(ValueError, match=r"training needs room for 515 tokens.*lower them by 3 together"):
+        subject.sampler.check_trainable(515)
     subject.sampler.check_tokens(CODEC.tokenizer)
     with pytest.raises(ValueError, match="serves a model with other tokens than"):
         subject.sampler.check_tokens(tokenizer_of("chatml"))
+
+
+@needs_vllm
+def test_a_chat_may_fill_the_context_to_its_last_token_and_no_further(subject: contract.Subject) -> None:
+    lengths = {500: 12, 501: 11, 511: 1, 512: 0, 513: 0}
+    for room, got in zip(
+        lengths.values(), ask_all(subject.sampler, [((5,) * n, params()) for n in lengths]), strict=True
+    ):
+        assert (len(got.token_ids), got.finish) == (room, Finish.LENGTH if room else Finish.CONTEXT_FULL)
+    seat = LMSeat("meta_0", CODEC, subject.sampler, params())
+    said = asyncio.run(seat.say({"messages": [{"role": "user", "content": "1+" * 300}], "turn": 0}, gate=Gate()))
+    assert (said, seat.calls) == (Message("", Finish.CONTEXT_FULL), [])
+
+
+@needs_vllm
+def test_the_server_tells_which_weights_arrived(subject: contract.Subject) -> None:
+    assert isinstance(subject.sampler, RemoteSampler)
+    sent = Counted(small_model(tied=False).named_parameters)
+    subject.sampler.update_weights(sent, 23)
+    assert subject.sampler.checksum() == sent.checksum
 
 
 @needs_vllm
@@ -87,7 +112,7 @@ def test_a_play_against_a_frozen_partner_keeps_the_calls_of_the_learner_alone(
 
 
 class Scripted(BaseHTTPRequestHandler):
-    """A server that answers as the test says: a status, or a body, one after the other; the last is repeated."""
+    """A server that answers as the test says: a body, or a status and a body, one after the other, the last again."""
 
     replies: list[Any]
     asked: list[tuple[str, Any]]
@@ -106,7 +131,7 @@ class Scripted(BaseHTTPRequestHandler):
         self._send(*(reply if isinstance(reply, tuple) else (200, reply)))
 
     def _send(self, status: int, body: Any) -> None:
-        data = json.dumps(body).encode()
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.send_response(status)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(data)))
@@ -188,6 +213,39 @@ def test_a_server_that_stays_away_ends_the_dialogue_as_aborted_with_a_warning(sc
     assert len(handler.asked) == 3
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [b"<html>", b'{"choices": [{"ind', b"", {}, [1], None, {"choices": []}, {"choices": None},
+     {"error": {"message": "out of memory"}}, {"choices": [{"message": None, "finish_reason": "stop"}]},
+     chat("", "abort")],
+    ids=lambda answer: repr(answer)[:30],
+)  # fmt: skip
+def test_an_answer_that_cannot_be_read_is_as_good_as_lost(script: Callable[..., Any], answer: Any) -> None:
+    handler = script(answer, chat("1"))
+    assert play_one(handler.url).ending is Ending.FINISHED
+    assert len(handler.asked) == 2
+    with pytest.warns(UserWarning, match="did not answer in 2 attempts .its answer cannot be read"):
+        assert play_one(script(answer).url, attempts=2).ending is Ending.ABORTED
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"token_ids": None}, {"logprobs": None}, {"token_ids": [5, 6]}, {"finish_reason": "abort"},
+     {"logprobs": {"token_logprobs": [None]}}, {"logprobs": {"token_logprobs": [float("nan")]}}],
+    ids=repr,
+)  # fmt: skip
+def test_tokens_without_their_log_probabilities_are_as_good_as_lost(
+    script: Callable[..., Any], change: dict[str, Any]
+) -> None:
+    whole = completion([5], {"a": -1.5, "b": -1.8})
+    broken = {**whole, "choices": [{**whole["choices"][0], **change}]}
+    sampler = RemoteSampler(script(completion([5], {"a": -1.0, "b": -2.0}), whole, broken).url, attempts=1)
+    with pytest.warns(UserWarning, match="its answer cannot be read"):
+        (got,) = ask_all(sampler, [(PROMPTS[0], params(max_tokens=1))])
+    sampler.close()
+    assert (got.finish, got.token_ids, got.logps) == (Finish.ABORTED, (), ())
+
+
 def test_a_server_that_is_too_slow_ends_the_dialogue_as_aborted(script: Callable[..., Any]) -> None:
     handler = script(chat("1"), delay=0.5)
     with pytest.warns(UserWarning, match="did not answer in 2 attempts"):
@@ -201,10 +259,19 @@ def test_a_request_that_the_server_refuses_is_an_error_and_not_made_again(script
     assert len(handler.asked) == 1
 
 
-def test_a_chat_that_the_server_has_no_room_for_ends_the_dialogue_as_context_full(script: Callable[..., Any]) -> None:
-    full = "This model's maximum context length is 256 tokens. However, your prompt contains at least 257"
-    episode = play_one(script((400, {"error": {"message": full}})).url)
-    assert episode.ending is Ending.CONTEXT_FULL
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"error": {"message": "This model's maximum context length is 256 tokens. However, your prompt contains 257"}},
+        {"error": {"message": "the request exceeds the available context size, try increasing it"}},
+        {"error": "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 256"},
+    ],
+    ids=["vLLM", "llama.cpp", "TGI"],
+)
+def test_a_chat_that_the_server_has_no_room_for_ends_the_dialogue_as_context_full(
+    script: Callable[..., Any], told: Any
+) -> None:
+    assert play_one(script((400, told)).url).ending is Ending.CONTEXT_FULL
 
 
 def test_a_frozen_seat_sends_the_chat_and_keeps_reasoning_apart(script: Callable[..., Any]) -> None:
