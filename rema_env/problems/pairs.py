@@ -115,6 +115,8 @@ def load_pairs(
 def pairs_of(table: Table) -> Iterator[Pair]:
     """The table's rows as pairs. Errors as `load_pairs`."""
     columns, read = _format(table)
+    if twice := [name for name in columns if table.columns.count(name) > 1]:
+        raise ValueError(f"{table.name}: more than one column is called {twice[0]!r}")
     kept = [name for name in _KEPT if name in table.columns]
     number = -1
     for number, row in enumerate(table.rows([*columns, *kept])):

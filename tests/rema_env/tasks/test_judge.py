@@ -100,6 +100,12 @@ def test_a_fault_in_the_pairs_is_named(tmp_path: Path, row: dict[str, Any], mess
         rema_env.judge_v0(dataset=tmp_path / "bad.jsonl")
 
 
+def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("prompt,chosen,chosen,rejected\nq,a,b,c\n")
+    with pytest.raises(ValueError, match=r"x\.csv: more than one column is called 'chosen'"):
+        load_pairs(tmp_path / "x.csv")
+
+
 def test_procedural_pairs_put_the_right_result_on_either_side() -> None:
     problems = [arithmetic_pairs().draw(0, k) for k in range(40)]
     assert {p.answer for p in problems} == {"A", "B"}
