@@ -216,7 +216,7 @@ def _team(config: TrainConfig, algorithm: Algorithm, agents: tuple[str, ...]) ->
             replace(config.learner, learning_rate=rates.get(policy.name, config.learner.learning_rate)),
             precision,
             temperature=temperature,
-            total_updates=total_updates(config),
+            total_updates=total_updates(config, agents, policy.agents),
             needs=algorithm.needs,
             lora=lora,
             name=policy.name,

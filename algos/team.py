@@ -195,14 +195,16 @@ def learning_rates(config: TrainConfig, agents: Sequence[str]) -> dict[str, floa
                 f"--learning-rates: there are no weights of {name!r} alone; there are: {', '.join(sorted(names))} "
                 "(--team separate gives each role its own)"
             )
-        if not isinstance(rate, int | float) or rate < 0:
+        if not isinstance(rate, int | float) or not 0 <= rate < math.inf:
             raise ValueError(f"--learning-rates: {name} needs a number of at least 0, got {rate!r}")
     return {name: float(rate) for name, rate in rates.items()}
 
 
-def total_updates(config: TrainConfig) -> int:
-    """Optimizer steps of a whole run: the length of the learning-rate schedule."""
-    return max(1, config.run.max_steps * config.learner.num_iterations * config.learner.num_minibatches)
+def total_updates(config: TrainConfig, agents: Sequence[str], own: Sequence[str]) -> int:
+    """Optimizer steps of the weights of `own` in a whole run: the length of their learning-rate schedule."""
+    schedule = Schedule.parse(config.model.train, agents, first=config.model.first)
+    steps = sum(not set(own).isdisjoint(schedule.learning(step)) for step in range(1, config.run.max_steps + 1))
+    return max(1, steps * config.learner.num_iterations * config.learner.num_minibatches)
 
 
 def batch_layout(config: TrainConfig, agents: Sequence[str], ranks: int) -> str:
