@@ -14,7 +14,9 @@ import numpy as np
 from gymnasium.spaces import Dict, Discrete, Space
 from pettingzoo import AECEnv
 
-from rema_env.limits import DEFAULT_MAX_ROUNDS, Limits, OnCut, as_message, as_problem, check_continues, ending_of
+from rema_env.limits import (
+    DEFAULT_MAX_ROUNDS, Limits, OnCut, as_message, as_problem, check_continues, ending_of, rounds_of
+)  # fmt: skip
 from rema_env.problems import Problems
 from rema_env.process import Process, final_message
 from rema_env.render import closing, heading, transcript_text, turn_text
@@ -110,7 +112,7 @@ class DialogueEnv(AECEnv[str, dict[str, Any], str]):
         self.tag = tag
         prompts = prompts_of(default_prompts or {}, system_prompts, process.roles)
         self.system_prompts = {role: valid_unicode(text) for role, text in prompts.items()}
-        self.limits = Limits(_one_limit(max_rounds, max_cycles), on_cut)
+        self.limits = Limits(rounds_of(max_rounds, max_cycles), on_cut)
         self.unfinished_reward = unfinished_reward
         self.render_mode = render_mode
         self.metadata = {**type(self).metadata, "name": name}  # type: ignore[misc]
@@ -295,10 +297,3 @@ def _valid_seed(seed: int | None) -> int:
     if found < 0:
         raise ValueError(f"seed must be a whole number of at least 0, got {seed!r}")
     return found
-
-
-def _one_limit(max_rounds: int | None, max_cycles: int | None) -> int:
-    if max_rounds is not None and max_cycles is not None and max_rounds != max_cycles:
-        raise ValueError(f"max_rounds and max_cycles name one limit, got {max_rounds} and {max_cycles}")
-    given = max_rounds if max_rounds is not None else max_cycles
-    return DEFAULT_MAX_ROUNDS if given is None else given

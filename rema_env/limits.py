@@ -36,6 +36,14 @@ class Limits:
             raise ValueError(f"on_cut must be end or continue, got {self.on_cut!r}")
 
 
+def rounds_of(max_rounds: int | None, max_cycles: int | None) -> int:
+    """The limit on rounds, which two arguments name. Raises ValueError where they differ."""
+    if max_rounds is not None and max_cycles is not None and max_rounds != max_cycles:
+        raise ValueError(f"max_rounds and max_cycles name one limit, got {max_rounds} and {max_cycles}")
+    given = max_rounds if max_rounds is not None else max_cycles
+    return DEFAULT_MAX_ROUNDS if given is None else given
+
+
 def ending_of(process: Process, transcript: Transcript, limits: Limits) -> Ending | None:
     """How a dialogue ended with its last turn; None while it goes on.
 
