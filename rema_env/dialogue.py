@@ -14,9 +14,7 @@ import numpy as np
 from gymnasium.spaces import Dict, Discrete, Space
 from pettingzoo import AECEnv
 
-from rema_env.limits import (
-    DEFAULT_MAX_ROUNDS, Limits, OnCut, as_message, as_problem, check_continues, ending_of, rounds_of
-)  # fmt: skip
+from rema_env.limits import Limits, OnCut, as_message, as_problem, check_continues, ending_of, rounds_of
 from rema_env.problems import Problems
 from rema_env.process import Process, final_message
 from rema_env.render import closing, heading, transcript_text, turn_text
@@ -27,7 +25,7 @@ from rema_env.spaces import Chat, FreeText, valid_unicode
 from rema_env.terms import as_rewards
 from rema_env.transcript import Ending, Grade, Problem, Transcript
 
-__all__ = ["DEFAULT_MAX_ROUNDS", "DialogueEnv", "Grader", "Limits", "OnCut", "Settings", "as_message", "ending_of"]
+__all__ = ["DialogueEnv", "Grader", "Limits", "OnCut", "Settings", "as_message", "ending_of"]
 
 Grader = Callable[[Problem, str], Grade]
 
