@@ -51,6 +51,8 @@ class Decoder:
         kinds = set(getattr(config, "layer_types", None) or ("full_attention",))
         if not kinds <= {"full_attention", "sliding_attention"}:
             raise ValueError(f"{type(model).__name__} has layers {sorted(kinds)}; only attention layers can be served")
+        if getattr(config, "alibi", False) or config.model_type in ("bloom", "mpt"):
+            raise ValueError(f"{type(model).__name__} biases attention by distance (ALiBi) and cannot be served here")
         if config._attn_implementation not in ("sdpa", "eager"):
             raise ValueError(
                 f"{config._attn_implementation} attention takes no masks for rows of different lengths: load the model "

@@ -154,6 +154,8 @@ class _Dialogue:
 
     async def play(self, time_limit: float | None) -> Episode:
         """Play to the end; at the time limit the one whose turn it is counts as lost."""
+        if time_limit is not None and time_limit <= 0:
+            raise ValueError(f"time_limit must be above 0 seconds, or None, got {time_limit}")
         try:
             try:
                 async with asyncio.timeout(time_limit) as limit:
@@ -172,7 +174,8 @@ class _Dialogue:
 
     async def _talk(self) -> None:
         env = self._env
-        for agent in env.agent_iter():
+        while env.agents:  # as agent_iter(), which cannot go on where a lost speaker left off
+            agent = env.agent_selection
             _, reward, terminated, truncated, info = env.last(observe=False)
             self._rewards[agent] = self._rewards.get(agent, 0.0) + _finite(agent, reward)
             if terminated or truncated:

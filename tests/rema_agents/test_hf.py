@@ -423,6 +423,14 @@ def test_weights_do_not_change_under_a_call() -> None:
     asyncio.run(scene())
 
 
+def test_a_model_that_biases_attention_by_distance_is_refused() -> None:
+    from transformers import BloomConfig, BloomForCausalLM
+
+    model = BloomForCausalLM(BloomConfig(vocab_size=64, hidden_size=32, n_layer=1, n_head=2))
+    with pytest.raises(ValueError, match="BloomForCausalLM biases attention by distance"):
+        HFSampler(model)
+
+
 def test_a_model_with_a_state_beyond_keys_and_values_is_refused() -> None:
     model = random_llama()
     model.config.layer_types = ["full_attention", "linear_attention"]

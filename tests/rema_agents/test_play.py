@@ -202,6 +202,25 @@ def test_a_dialogue_over_its_time_limit_ends_as_aborted_and_the_others_go_on() -
     assert played[1].info["dropped"] is True
 
 
+def test_a_time_limit_holds_in_an_environment_that_enforces_the_order_of_calls() -> None:
+    problems = rema_env.math_v0().unwrapped.problems
+    lines = ScriptedSeat(["Add."])
+    (episode,) = play(
+        lambda: rema_env.math_v0(max_rounds=3),
+        lambda n: {"meta_0": lines, "reasoner_0": Slow(30.0)},
+        [problems.draw(0, 0)],
+        time_limit=0.2,
+    )
+    assert episode.ending is Ending.ABORTED
+    assert [turn.message.finish for turn in episode.transcript.turns] == [Finish.STOP, Finish.ABORTED]
+    assert episode.info["outcome"] is None
+
+
+def test_a_time_limit_of_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="time_limit must be above 0 seconds, or None, got 0"):
+        play(Watched, lambda n: seats(), PROBLEMS[:1], time_limit=0)
+
+
 def test_a_dialogue_whose_grader_hangs_is_aborted_and_its_lane_goes_on() -> None:
     release = threading.Event()
 
