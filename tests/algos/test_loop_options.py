@@ -120,3 +120,18 @@ def test_a_running_baseline_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
     assert parts[1]["grad_norm"] == whole[1]["grad_norm"]
     carry = json.loads((tmp_path / "parts" / "checkpoint-2" / "trainer" / "progress.json").read_text())["carry"]
     assert set(carry["policy"]) == {"meta_0", "reasoner_0"}
+
+
+def test_the_folders_of_a_single_turn_run_start_a_multi_turn_run_of_both_roles(tmp_path: Path) -> None:
+    separate = ["--team", "separate", "--max-steps", "1"]
+    run(tmp_path / "single", *separate, "--process", "single_turn")
+    start = ["--preset", "embedded", "--model-name-or-path", str(tmp_path / "single"), "--learning-rate", "0"]
+    (line,) = run(tmp_path / "multi", *separate, *start, "--max-rounds", "2")
+    assert 2.0 < line["turns/mean"] <= 4.0
+    for role in ("meta", "reasoner"):
+        trained, taken = (load_file(tmp_path / r / "final" / role / "model.safetensors") for r in ("single", "multi"))
+        assert all(torch.equal(taken[name], weight) for name, weight in trained.items())
+    assert any(
+        not torch.equal(load_file(tmp_path / "multi" / "final" / "meta" / "model.safetensors")[name], weight)
+        for name, weight in load_file(tmp_path / "multi" / "final" / "reasoner" / "model.safetensors").items()
+    )
