@@ -12,9 +12,9 @@ Bytes on one GPU, with P parameters a policy, R ranks, T tokens a micro-batch, b
     sampler          b P a policy, and keys and values of 16 dialogues of full length (more are served where room is)
 
 With LoRA only the adapters' parameters have gradients, master weights and optimizer states, and all policies share one
-base, in vLLM too. While dialogues are played optimizer states and master weights wait in host memory (ZeRO 1 to 3), and
-so does the base under adapters (ZeRO 0 to 2); during the update vLLM sleeps. So a GPU needs the larger of the two
-phases. H is the hidden size, I the intermediate size, L the number of layers.
+base, in vLLM too. Optimizer states and master weights (ZeRO 1 to 3) wait in host memory while dialogues are played or
+another policy learns, the base under adapters (ZeRO 0 to 2) while dialogues are played; during the update vLLM sleeps.
+So a GPU needs the larger of the two phases. H is the hidden size, I the intermediate size, L the number of layers.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class Shape:
         path = Path(folder) / "config.json"
         if not path.is_file():
             raise ValueError(f"--dry-run reads {path}, which does not exist: give a local model folder")
-        told = json.loads(path.read_text(encoding="utf-8"))
         try:
+            told = json.loads(path.read_text(encoding="utf-8"))
             heads = told["num_attention_heads"]
             width = told.get("head_dim") or told["hidden_size"] // heads
             kv = width * (told.get("num_key_value_heads") or heads)
@@ -88,6 +88,8 @@ class Shape:
             )
         except KeyError as missing:
             raise ValueError(f"{path} has no {missing}: only decoders of the Llama kind can be planned for") from None
+        except (TypeError, ValueError, ZeroDivisionError) as error:
+            raise ValueError(f"{path} is not the config.json of a model: {error}") from None
 
     @property
     def layer_parameters(self) -> int:
@@ -168,11 +170,12 @@ def make_plan(config: TrainConfig, shape: Shape, policies: int, learning: int, g
     concurrent = min(
         config.limits.max_concurrency, config.sampling.problems_per_step * config.sampling.num_generations // R
     )
-    on_gpu = {} if offloaded else states
+    at_once = 1 if moves else learning  # of several policies only the one that learns has its states on the GPU
+    on_gpu = {} if offloaded else {name: size * at_once / learning for name, size in states.items()}
     update = {
         "weights": weights,
         "adapters": adapters,
-        "gradients": b * trained * learning / by_2,
+        "gradients": b * trained * at_once / by_2,
         **on_gpu,
         "activations": activations(config, shape, b),
         "logits": 3 * 4.0 * CHUNK_ELEMENTS,
@@ -218,10 +221,11 @@ def refuse_what_cannot_fit(plan: Plan, gpus: Gpus) -> None:
     total = sum(parts.values())
     if total <= gpus.bytes:
         return
-    largest = max(parts, key=lambda name: parts[name])
+    largest, second = sorted(parts, key=lambda name: -parts[name])[:2]
     raise ValueError(
         f"this needs {total / GB:.1f} GB on each GPU and there are {gpus.bytes / GB:g} GB; the largest term is "
-        f"{largest}, {parts[largest] / GB:.1f} GB; {WAYS_OUT[largest]}"
+        f"{largest}, {parts[largest] / GB:.1f} GB; {WAYS_OUT[largest]}; the next is {second}, "
+        f"{parts[second] / GB:.1f} GB; {WAYS_OUT[second]}"
     )
 
 

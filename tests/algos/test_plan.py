@@ -89,6 +89,7 @@ def test_the_same_on_one_small_gpu_is_refused_and_the_largest_term_named(
     assert exit_.value.code == 2
     said = capsys.readouterr().err
     assert "there are 24 GB; the largest term is optimizer states, 60.9 GB; spread it" in said
+    assert "the next is master weights, 30.5 GB; spread it" in said
 
 
 def test_lora_fits_a_7b_model_on_four_small_gpus(qwen: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -119,6 +120,19 @@ def test_a_7b_pair_with_adapters_fits_one_small_gpu(qwen: Path, capsys: pytest.C
     assert parts["GPU, update"]["weights"] == pytest.approx(2 * P, abs=0.006)
     assert parts["GPU, update"]["total"] < 24
     assert parts["host"]["base under adapters"] == parts["host"]["sampler asleep"] == pytest.approx(2 * P, abs=0.006)
+
+
+def test_of_two_policies_only_the_one_that_learns_has_its_states_on_the_gpu(
+    qwen: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["--model-name-or-path", str(qwen), "--team", "separate", "--zero-stage", "3", "--gpus", "4x48GB"]
+    argv += ["--vllm-gpu-memory-utilization", "0.75"]
+    one = planned(capsys, *argv)
+    both = planned(capsys, *argv, "--gpus", "4x80GB", "--no-offload-while-sampling")
+    for part, size in (("optimizer states", 8), ("master weights", 4), ("gradients", 2)):
+        assert one["GPU, update"][part] == pytest.approx(size * 7.615616512 / 4, abs=0.006)
+        assert both["GPU, update"][part] == pytest.approx(2 * one["GPU, update"][part], abs=0.02)
+    assert one["host"]["optimizer states and master weights"] == pytest.approx(2 * 12 * 7.615616512, abs=0.01)
 
 
 def test_a_share_of_the_gpu_that_does_not_hold_vllm_is_refused_with_the_one_that_does(
@@ -163,6 +177,13 @@ def test_offload_moves_optimizer_states_to_the_host(
 def test_gpus_that_cannot_be_read_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not COUNTxSIZE"):
         Gpus.parse(text)
+
+
+@pytest.mark.parametrize("told", ["{", "[]", '{"num_attention_heads": 0, "hidden_size": 1}', '{"hidden_size": "x"}'])
+def test_a_config_that_is_none_is_named(told: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(told)
+    with pytest.raises(ValueError, match=r"config\.json (is not the config\.json of a model|has no)"):
+        Shape.read(str(tmp_path))
 
 
 def test_a_folder_without_a_config_is_named(tmp_path: Path) -> None:

@@ -1,0 +1,89 @@
+"""Adapters on one engine: what it is asked, in which order. (What it answers: `tests.algos.test_vllm_publish`.)"""
+
+from __future__ import annotations
+
+import json
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from rema_agents.vllm import VLLMSampler
+from rema_agents.vllm.adapters import Adapters, AdapterSampler
+from tests.rema_agents.contract import PROMPTS, ask_all, params
+from tests.rema_agents.test_vllm import FakeEngine, on_gpu
+
+__all__ = ["on_gpu"]  # a fixture
+
+
+class Engine(FakeEngine):
+    """Also notes under which adapter it is asked."""
+
+    async def generate(self, *arguments: Any, lora_request: Any) -> Any:  # type: ignore[override]
+        self.asked.append(f"generate {lora_request}")
+        said = types.SimpleNamespace(
+            token_ids=[1], logprobs=[{1: types.SimpleNamespace(logprob=0.0)}], finish_reason="stop"
+        )
+        yield types.SimpleNamespace(outputs=[said], num_cached_tokens=0)
+
+
+@pytest.fixture
+def engine(
+    on_gpu: tuple[VLLMSampler, FakeEngine], monkeypatch: pytest.MonkeyPatch
+) -> tuple[Engine, AdapterSampler, AdapterSampler]:
+    """An engine that only notes what it is asked, and the samplers of two roles on it."""
+    plain, _ = on_gpu
+    folder, noting = plain._arguments["model"], Engine()
+    plain.close()
+    monkeypatch.setattr(VLLMSampler, "_new_engine", lambda self: noting)
+    monkeypatch.setattr(Adapters, "request", lambda self, name, again=False: f"{name}{' anew' if again else ''}")
+    shared = VLLMSampler(folder, adapters=Adapters(("meta", "reasoner"), rank=4, alpha=32))
+    return noting, AdapterSampler(shared, "meta"), AdapterSampler(shared, "reasoner")
+
+
+def test_a_sleeping_engine_keeps_the_base_and_is_given_every_adapter_again(
+    engine: tuple[Engine, AdapterSampler, AdapterSampler],
+) -> None:
+    noting, meta, reasoner = engine
+    meta.update_weights([("a", torch.ones(2))], 3)
+    reasoner.update_weights([("a", torch.ones(2))], 5)
+    given = [*noting.asked]
+    for sampler in (meta, reasoner):
+        sampler.sleep()
+    versions = [
+        got.weight_version for sampler in (meta, reasoner) for got in ask_all(sampler, [(PROMPTS[0], params())])
+    ]
+    meta.close()
+    reasoner.close()
+    assert versions == [3, 5]
+    assert given == ["add_lora meta anew", "reset_prefix_cache", *woken()[1:3], "reset_prefix_cache"]
+    assert noting.asked[len(given) :] == [
+        "sleep 1",
+        *woken(),
+        "reset_prefix_cache",
+        "generate meta",
+        "generate reasoner",
+        "shutdown",
+        "close sockets",
+    ]
+
+
+def woken() -> list[str]:
+    return ["wake_up ['weights']", "add_lora meta anew", "add_lora reasoner anew", "wake_up ['kv_cache']"]
+
+
+def test_an_adapter_is_written_as_peft_has_it() -> None:
+    adapters = Adapters(("meta",), rank=9, alpha=18)
+    assert not adapters.ready
+    adapters.publish("meta", [("base_model.model.x.lora_A.weight", torch.ones(2))])
+    assert adapters.ready
+    folder = Path(adapters._folder, "meta")
+    assert list(load_file(folder / "adapter_model.safetensors")) == ["base_model.model.x.lora_A.weight"]
+    config = json.loads((folder / "adapter_config.json").read_text())
+    assert (config["r"], config["lora_alpha"], config["peft_type"]) == (9, 18, "LORA")
+    assert adapters.settings == {"enable_lora": True, "max_lora_rank": 16, "max_loras": 1}
+    adapters.remove()
+    assert not folder.exists()
