@@ -128,7 +128,7 @@ def test_of_two_policies_only_the_one_that_learns_has_its_states_on_the_gpu(
     argv = ["--model-name-or-path", str(qwen), "--team", "separate", "--zero-stage", "3", "--gpus", "4x48GB"]
     argv += ["--vllm-gpu-memory-utilization", "0.75"]
     one = planned(capsys, *argv)
-    both = planned(capsys, *argv, "--gpus", "4x80GB", "--no-offload-while-sampling")
+    both = planned(capsys, *argv, "--gpus", "4x96GB", "--no-offload-while-sampling")
     for part, size in (("optimizer states", 8), ("master weights", 4), ("gradients", 2)):
         assert one["GPU, update"][part] == pytest.approx(size * 7.615616512 / 4, abs=0.006)
         assert both["GPU, update"][part] == pytest.approx(2 * one["GPU, update"][part], abs=0.02)
