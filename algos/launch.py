@@ -24,7 +24,7 @@ from algos.phases import check_phases
 from algos.plan import GB, Gpus, Shape, make_plan, refuse_a_small_share, refuse_what_cannot_fit
 from algos.prompts import mismatch, write_prompts
 from algos.report_to import Reporters
-from algos.run_folder import DiskFull, RunFolder, latest_checkpoint
+from algos.run_folder import RunFolder, latest_checkpoint, no_room
 from algos.samplers import Room, servers_of
 from algos.seeds import seed_generators
 from algos.state import Run
@@ -62,10 +62,10 @@ def launch(config: TrainConfig, algorithm: Algorithm, *, command: str) -> dict[s
         try:
             with console:
                 summary = train(run)
-        except (DiskFull, Diverged, OutOfMemory) as error:
-            print(f"{prog}: {error}; {how_to_go_on(run)}", file=sys.stderr)
-            raise SystemExit(1) from None
         except Exception as error:
+            if isinstance(error, (Diverged, OutOfMemory)) or no_room(error, run.folder.path):
+                print(f"{prog}: {error}; {how_to_go_on(run)}", file=sys.stderr)
+                raise SystemExit(1) from None
             error.add_note(how_to_go_on(run))
             raise
         finally:

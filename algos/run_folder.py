@@ -131,7 +131,7 @@ class RunFolder:
             if self._writes:
                 _to_disk(aside)
         except Exception as error:
-            full = _no_room(error, self.path)
+            full = no_room(error, self.path)
             shutil.rmtree(aside, ignore_errors=True)
             if full:
                 raise DiskFull(errno.ENOSPC, f"No space left on the disk for {target}") from error
@@ -201,7 +201,8 @@ def _to_disk(folder: Path) -> None:
                 os.fsync(file.fileno())
 
 
-def _no_room(error: Exception, path: Path) -> bool:
-    """Whether a full disk is behind an error; libraries tell of it in errors of their own."""
-    told = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-    return told or "No space left" in str(error) or shutil.disk_usage(path).free < 2**20
+def no_room(error: Exception, path: Path) -> bool:
+    """Whether a full disk, or a limit on files, is behind an error; libraries tell of it in errors of their own."""
+    told = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    in_words = any(words in str(error) for words in ("No space left", "File too large"))
+    return told or in_words or shutil.disk_usage(path).free < 2**20

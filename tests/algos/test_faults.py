@@ -181,6 +181,18 @@ def test_a_line_of_metrics_half_written_does_not_count(tmp_path: Path) -> None:
     assert [line["step"] for line in folder.metrics()] == [1, 2]
 
 
+def test_a_disk_that_is_full_for_episodes_is_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = tmp_path / "run" / "evaluation" / "heldout-step-000000.tmp"
+    kept.parent.mkdir(parents=True)
+    kept.symlink_to("/dev/full")
+    with pytest.raises(SystemExit) as exit_:
+        run(tmp_path / "run", "--max-steps", "1", "--resume-from-checkpoint", "latest")
+    assert exit_.value.code == 1
+    (said,) = capsys.readouterr().err.splitlines()
+    assert "No space left on device" in said
+    assert "no checkpoint was written yet, after 0 steps" in said
+
+
 def test_a_full_disk_is_told_by_any_library_in_its_own_words(tmp_path: Path) -> None:
     def fill(path: Path) -> None:
         raise RuntimeError("I/O error: No space left on device (os error 28)")
