@@ -145,11 +145,15 @@ class RunFolder:
         return target
 
     def write_checkpoint(self, step: int, fill: Callable[[Path], None], *, keep: int | None) -> Path:
-        """checkpoint-STEP, then `latest`; then those beyond the newest `keep` are removed."""
+        """checkpoint-STEP, then `latest`; then those beyond the last `keep` up to this step are removed.
+
+        One of a later step, which a run has that went back to an earlier one, stays until the run comes there again.
+        """
         path = self.write_folder(f"checkpoint-{step}", fill)
         self._write_whole("latest", path.name)
-        for old in self.checkpoints()[:-keep] if keep and self._writes else ():
-            shutil.rmtree(old)
+        until_now = [made for made in self.checkpoints() if _step(made) <= step]
+        for old in until_now[:-keep] if keep and self._writes else ():
+            shutil.rmtree(old.rename(old.with_name(f"{old.name}.tmp")))  # half removed it must not count as whole
         return path
 
     def checkpoints(self) -> list[Path]:

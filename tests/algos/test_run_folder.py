@@ -100,6 +100,16 @@ def test_a_process_killed_while_it_saves_the_same_step_again_leaves_a_whole_chec
         assert {path.name for path in again.path.iterdir()} == {"checkpoint-3", "latest"}
 
 
+def test_a_run_that_went_back_keeps_the_checkpoint_that_it_has_just_written(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    for step in (2, 10, 3):
+        folder.write_checkpoint(step, holding(str(step)), keep=1)
+    assert folder.latest() == folder.path / "checkpoint-3"
+    assert [path.name for path in folder.checkpoints()] == ["checkpoint-3", "checkpoint-10"]
+    folder.write_checkpoint(4, holding("4"), keep=2)
+    assert [path.name for path in folder.checkpoints()] == ["checkpoint-3", "checkpoint-4", "checkpoint-10"]
+
+
 def test_steps_beyond_a_checkpoint_are_forgotten(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run")
     for step in (1, 2, 3):
