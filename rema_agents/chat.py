@@ -68,6 +68,7 @@ class ChatCodec:
             )
         self.tokenizer = tokenizer
         self._kwargs = dict(chat_template_kwargs or {})
+        self._warn_of_unknown_kwargs()
         self._render = lru_cache(_MEMORY)(self._render_chat)
         self._encode = lru_cache(_MEMORY)(self._encode_text)
         self._rendered: OrderedDict[tuple[int, ...], Chat] = OrderedDict()
@@ -170,6 +171,11 @@ class ChatCodec:
         place = ids.index(stop)
         return ids[place + 1 :] if not self.tokenizer.decode(list(ids[:place])).strip() else ids
 
+    def _warn_of_unknown_kwargs(self) -> None:
+        unknown = [name for name in self._kwargs if name not in str(self.tokenizer.chat_template)]
+        if unknown:
+            warnings.warn(f"the model's chat template knows nothing of {', '.join(unknown)}", stacklevel=3)
+
     def _warn_of_rewriting(self) -> None:
         if not self._rewriting_said:
             self._rewriting_said = True
@@ -190,7 +196,8 @@ class ChatCodec:
 
     def _probe_system(self) -> bool:
         """Whether the template renders a system message. Raises ValueError where it cannot even render a user's."""
-        self._render((("user", "x"),))
+        if _SENTINEL not in self._render((("user", _SENTINEL),)):
+            raise ValueError("the model's chat template leaves out what the user says")
         try:
             return _SENTINEL in self._render((("system", _SENTINEL), ("user", "x")))
         except ValueError:
@@ -215,13 +222,15 @@ class ChatCodec:
             text = self.tokenizer.apply_chat_template(
                 messages, tokenize=False, add_generation_prompt=True, **self._kwargs
             )
-        except TemplateError as error:
+        except (TemplateError, TypeError) as error:
             roles = ", ".join(role for role, _ in chat)
-            raise ValueError(f"the model's chat template refuses the roles [{roles}]: {error}") from error
+            given = f" with {self._kwargs}" if self._kwargs else ""
+            raise ValueError(f"the model's chat template refuses the roles [{roles}]{given}: {error}") from error
         return str(text)
 
     def _encode_text(self, text: str) -> tuple[int, ...]:
         """Ids of rendered text. The template writes the BOS where the model wants one, so none is added."""
+        text = text.encode(errors="replace").decode()  # half a surrogate pair is no text to a tokenizer
         return tuple(self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
 

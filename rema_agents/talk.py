@@ -61,10 +61,13 @@ def model_seats(
 
         connection = Server(server)
         return lambda: {agent: RemoteSeat(connection, params) for agent in agents}
+    from transformers.utils.logging import disable_progress_bar
+
     from rema_agents.chat import ChatCodec
     from rema_agents.hf import HFSampler
     from rema_agents.seat import LMSeat
 
+    disable_progress_bar()
     folders = {agent: folder_of(model, role_of(agent)) for agent in agents}
     loaded = {f: (ChatCodec.from_pretrained(f), HFSampler.from_pretrained(f)) for f in set(folders.values())}
     return lambda: {agent: LMSeat(agent, *loaded[folders[agent]], params) for agent in agents}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -251,3 +253,35 @@ def test_a_prompt_that_opens_the_reasoning_block_makes_what_comes_first_reasonin
 )
 def test_a_reasoning_block_is_found_at_the_start_only(text: str, opened: bool, parts: tuple[str, str]) -> None:
     assert split_reasoning(text, opened=opened) == parts
+
+
+def test_half_a_surrogate_pair_in_a_text_is_rendered_as_a_question_mark() -> None:
+    codec = codec_of("chatml")
+    said = [{"role": "user", "content": text} for text in ("a\ud800b", "a?b")]
+    assert codec.prompt_ids(said[:1]) == codec.prompt_ids(said[1:])
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "said"),
+    [
+        ({"messages": 1}, "refuses the roles [user] with {'messages': 1}: "),
+        ({"add_generation_prompt": False}, "refuses the roles [user] with {'add_generation_prompt': False}: "),
+    ],
+    ids=str,
+)
+def test_a_template_argument_that_is_not_the_templates_is_refused(kwargs: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError) as refused:
+        ChatCodec(tokenizer_of("chatml"), chat_template_kwargs=kwargs)
+    assert said in str(refused.value)
+
+
+def test_a_misspelt_template_argument_is_named() -> None:
+    with pytest.warns(UserWarning, match="chat template knows nothing of enable_thinkng"):
+        ChatCodec(tokenizer_of("qwen3"), chat_template_kwargs={"enable_thinkng": False, "enable_thinking": False})
+
+
+def test_a_template_that_leaves_out_what_is_said_is_refused() -> None:
+    tokenizer = copy.copy(tokenizer_of("chatml"))
+    tokenizer.chat_template = "{{ bos_token }}assistant:"
+    with pytest.raises(ValueError, match="leaves out what the user says"):
+        ChatCodec(tokenizer)
