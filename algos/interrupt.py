@@ -24,7 +24,7 @@ class Stopped(KeyboardInterrupt):
 class Interrupts:
     """Within: SIGINT and SIGTERM are noted in `asked` instead of ending the process, and stop what `stoppable` runs.
 
-    A second signal ends the process in any case.
+    A second signal ends the process in any case, with nothing saved.
 
     Attributes:
         asked: the signal's number; 0 for none.
@@ -58,7 +58,9 @@ class Interrupts:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         again, self.asked = bool(self.asked), number
-        if self._may_raise or again:
+        if again:
+            raise SystemExit(self.exit_code)
+        if self._may_raise:
             raise KeyboardInterrupt
 
     def or_none(self, work: Callable[[], T]) -> T | None:
