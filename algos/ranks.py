@@ -7,6 +7,7 @@ them; what they exchange passes through `gather` and `add_up`, which every rank 
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import traceback
 from collections.abc import Iterator
@@ -48,7 +49,8 @@ def start() -> None:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
         backend = "cpu:gloo,cuda:nccl"
     if os.environ.get("LOCAL_WORLD_SIZE", os.environ.get("LOCAL_SIZE", str(count()))) == str(count()):
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo" if os.path.exists("/sys/class/net/lo") else "lo0")
+        names = {name for _, name in socket.if_nameindex()}
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo" if "lo" in names else "lo0")  # macOS has lo0
     os.environ.setdefault("LOCAL_RANK", "0")
     if {"RANK", "MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys():
         dist.init_process_group(backend, timeout=PATIENCE)

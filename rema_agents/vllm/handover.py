@@ -99,4 +99,6 @@ class Handover:
         finally:
             if not engine.errored:
                 await engine.collective_rpc("end_chunks")
+            if self._gpu is not None:
+                torch.cuda.ipc_collect()  # or the buffer would stay
         return arrived % 2**64

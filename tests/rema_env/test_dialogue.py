@@ -186,7 +186,7 @@ def test_default_prompts_stand_first_and_name_the_tags() -> None:
     assert r"\boxed{" in system["reasoner_0"]["content"]
 
 
-# The books. T023, T025, T026 of the shared cases.
+# The books. T023, T025, T026.
 
 
 def test_eight_iterations_six_actions_and_two_dead_steps() -> None:

@@ -1,4 +1,4 @@
-"""Reward terms by hand; what prompts ask for is what checks accept. T015, T016, T017, T019 of the shared cases."""
+"""Reward terms by hand; what prompts ask for is what checks accept. T015, T016, T017, T019."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def test_columns_can_be_named(tmp_path: Path) -> None:
     assert (found.question, found.answer) == ("3+4?", "7")
 
 
-# Numbers stay what they were: T113 of the shared cases.
+# Numbers stay what they were: T113.
 
 
 def test_integers_stay_integers_in_a_column_that_holds_a_gap(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_text_that_looks_like_a_number_is_left_alone(tmp_path: Path) -> None:
     assert found.answer == "073.0"
 
 
-# Faults: T109, T110, T112, T011, T012 of the shared cases.
+# Faults: T109, T110, T112, T011, T012.
 
 
 @pytest.mark.parametrize(
