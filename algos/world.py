@@ -45,6 +45,8 @@ class World:
 
 def make_world(config: EnvConfig) -> World:
     """Build it. Raises ValueError, naming what is wrong, for an unknown environment, file, column or prompt file."""
+    if config.streaming and config.dataset_name is None:
+        raise ValueError("--streaming tells how a data set is read, and there is none; name it with --dataset-name")
     factory = resolve(config.env)
     arguments = _arguments(config)
     env = _made(config.env, factory, arguments)

@@ -218,6 +218,8 @@ class DialogueEnv(AECEnv[str, dict[str, Any], str]):
         if not isinstance(options, Mapping):
             raise ValueError(f"options is a mapping, e.g. {{'problem': p}}, got {options!r:.60}")
         if (given := options.get("transcript")) is not None:
+            if options.get("problem") is not None:
+                raise ValueError("options names a problem and a transcript; a transcript holds its own problem")
             transcript = given if isinstance(given, Transcript) else Transcript.from_json(given)
             return check_continues(transcript, self.process, self.limits)
         if (given := options.get("problem")) is None:

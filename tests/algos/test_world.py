@@ -117,3 +117,8 @@ def test_the_embedded_models_prompts_go_to_those_of_its_roles_that_an_environmen
     assert prompt("vrp", "reasoner_0") == "Think."
     assert embedded_prompts("debate", ["solver_0", "critic_0"]) == {}
     assert embedded_prompts("debate", ["critic_0", "reasoner_0"]) == {"reasoner": "Solve."}
+
+
+def test_a_way_of_reading_needs_something_to_read():
+    with pytest.raises(ValueError, match="--streaming tells how a data set is read.*--dataset-name"):
+        make_world(EnvConfig(streaming=True))

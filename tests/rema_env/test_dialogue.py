@@ -489,3 +489,11 @@ def test_replaying_turn_by_turn_and_resetting_to_a_transcript_agree(
             assert continued.observe(agent) == played.observe(agent)
             assert played.observation_space(agent).contains(played.observe(agent))
             assert continued._cumulative_rewards[agent] == played._cumulative_rewards[agent]
+
+
+def test_a_transcript_and_a_problem_together_are_refused():
+    env = rema_env.math_v0()
+    env.reset(options={"problem": SUM})
+    begun = env.unwrapped.transcript
+    with pytest.raises(ValueError, match="a transcript holds its own problem"):
+        env.reset(options={"problem": SUM, "transcript": begun})
