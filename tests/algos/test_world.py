@@ -120,5 +120,5 @@ def test_the_embedded_models_prompts_go_to_those_of_its_roles_that_an_environmen
 
 
 def test_a_way_of_reading_needs_something_to_read():
-    with pytest.raises(ValueError, match="--streaming tells how a data set is read.*--dataset-name"):
+    with pytest.raises(ValueError, match=r"--streaming tells how a data set is read.*--dataset-name"):
         make_world(EnvConfig(streaming=True))
