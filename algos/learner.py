@@ -105,6 +105,7 @@ class Learner:
         base: Learner | None = None,
     ) -> None:
         self._deepspeed = start_deepspeed()
+        ranks.wait()  # who died before is noticed here; DeepSpeed's making of groups would wait for it
         self.config, self.precision, self.temperature = config, precision, temperature
         self._needs_entropy, self._needs_value = "entropy" in needs, "value" in needs
         self._rests = False
@@ -123,6 +124,7 @@ class Learner:
         if self._clips_itself:  # DeepSpeed forgets the norm where it wraps no optimizer
             told["gradient_clipping"] = 0.0
             optimizer.register_step_pre_hook(lambda *_: self._clip(trained))
+        ranks.wait()  # and who died while it was loading
         self.engine, *_ = self._deepspeed.initialize(
             model=self.scorer, optimizer=optimizer, lr_scheduler=schedule, config=told
         )

@@ -299,6 +299,7 @@ def _forget_peak() -> float:
 def in_a_process(argv: Sequence[str]) -> dict[str, float]:
     """Run this module once more with these arguments and read the JSON object of its last line."""
     env = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+    env.pop("LOCAL_RANK", None)  # left by a run in this process; TRL would look for a launcher
     argv = [sys.executable, "-m", "benchmarks.learn_speed", *argv]
     done = subprocess.run(argv, env=env, stdout=subprocess.PIPE, text=True, check=True)
     measured: dict[str, float] = json.loads(done.stdout.splitlines()[-1])

@@ -30,12 +30,16 @@ def free_port() -> str:
         return str(sock.getsockname()[1])
 
 
-def by_hand(*argv: str) -> list[subprocess.Popen[str]]:
-    """Two ranks without any launcher, so that nobody but they themselves can end the other."""
+def by_hand(*argv: str, second: tuple[str, ...] = ()) -> list[subprocess.Popen[str]]:
+    """Two ranks without any launcher, so that nobody but they themselves can end the other.
+
+    Args:
+        second: flags of the second one alone.
+    """
     port = free_port()
     return [
         subprocess.Popen(
-            [sys.executable, "-m", "algos.grpo", *FLAGS, *argv],
+            [sys.executable, "-m", "algos.grpo", *FLAGS, *argv, *(second if rank else ())],
             env=ENV
             | {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
             | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port},
@@ -159,6 +163,21 @@ def test_a_rank_that_dies_ends_the_other_within_seconds_with_one_message(tmp_pat
     assert said.splitlines()[-1] == "rank 0: another rank has died, so this run ends"
     assert "Traceback" not in said
     ranks[1].communicate()
+
+
+def test_a_rank_that_fails_while_it_loads_ends_the_other(embedded: Path, tmp_path: Path) -> None:
+    broken = shutil.copytree(embedded, tmp_path / "broken")
+    with (broken / "model.safetensors").open("r+b") as weights:
+        weights.truncate(1000)
+    argv = ("--preset", "embedded", "--zero-stage", "3", "--output-dir", str(tmp_path / "run"))
+    ranks = by_hand(*argv, second=("--model-name-or-path", str(broken)))
+    _, why = ranks[1].communicate(timeout=200)
+    start = time.monotonic()
+    _, said = ranks[0].communicate(timeout=60)
+    assert time.monotonic() - start < 20
+    assert [rank.returncode for rank in ranks] == [1, 1]
+    assert "SafetensorError" in why
+    assert said.splitlines()[-1] == "rank 0: another rank has died, so this run ends"
 
 
 def test_sigterm_to_one_rank_saves_and_ends_both_with_143(tmp_path: Path) -> None:
