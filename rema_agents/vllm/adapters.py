@@ -44,7 +44,12 @@ class Adapters:
 
     def __init__(self, names: Sequence[str], *, rank: int, alpha: int) -> None:
         self._numbers = {name: number for number, name in enumerate(names, start=1)}
-        self._settings: dict[str, Any] = {"peft_type": "LORA", "r": rank, "lora_alpha": alpha, "target_modules": "all-linear"}
+        self._settings: dict[str, Any] = {
+            "peft_type": "LORA",
+            "r": rank,
+            "lora_alpha": alpha,
+            "target_modules": "all-linear",
+        }
         self._folder = tempfile.mkdtemp(prefix="rema-adapters-", dir=shared_memory_folder())
         self._written: set[str] = set()
         self._finalizer = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
