@@ -11,6 +11,7 @@ sentinel in place of the sampled message and cut behind the sentinel. Where a te
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
@@ -77,6 +78,7 @@ class ChatCodec:
         self._end_of_message = self._find_end()
         self.stop_token_ids = tuple(dict.fromkeys((*stop_token_ids, *self._end_of_sequence(), *self._end_of_message)))
         self._hidden = _special_ids(tokenizer) | set(self.stop_token_ids)
+        self._special = _any_of(_special_texts(tokenizer))
         self._opens_reasoning = _opening_tag_at_end(self._render((("user", "x"),)))
 
     @classmethod
@@ -99,14 +101,15 @@ class ChatCodec:
 
         Returns:
             The last call's prompt and sampled ids and what follows them, where template and chat have only grown;
-            else the whole chat rendered anew.
+            else the whole chat rendered anew. Text of a question or message that spells a special token is parted by a
+            space, so that nobody ends another's turn or speaks for another; a system prompt is taken as it is.
         """
-        chat = self._fold(tuple((m["role"], m["content"]) for m in messages))
+        chat = self._fold(tuple((m["role"], self._plain(m["role"], m["content"])) for m in messages))
         return self._prompt_ids(chat, tuple(said))
 
     def reply_ids(self, text: str) -> tuple[int, ...]:
         """What a model would have sampled to say `text`: its ids, then the one that ends a message in the template."""
-        return self._encode(text) + self._end_of_message
+        return self._encode(self._plain("assistant", text)) + self._end_of_message
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of sampled ids, special tokens left out, every other character kept."""
@@ -124,6 +127,10 @@ class ChatCodec:
         if share_thinking or not reasoning:
             return Message(text if share_thinking else answer, completion.finish)
         return Message(answer, completion.finish, reasoning)
+
+    def _plain(self, role: str, text: str) -> str:
+        """The text with the special tokens that it spells parted: `< |im_end|>`."""
+        return text if role == "system" else self._special.sub(lambda found: f"{found[0][0]} {found[0][1:]}", text)
 
     def _prompt_ids(self, chat: Chat, said: tuple[Call, ...]) -> tuple[int, ...]:
         ids = self._extended(chat, said) if said else None
@@ -259,6 +266,18 @@ def _special_ids(tokenizer: PreTrainedTokenizerBase) -> set[int]:
     tags = {tag for pair in REASONING_TAGS for tag in pair}
     named = zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True)
     return {int(token_id) for token_id, token in named if token not in tags}
+
+
+def _special_texts(tokenizer: PreTrainedTokenizerBase) -> set[str]:
+    """What special tokens look like in text, but for reasoning tags."""
+    added = {str(token) for token in tokenizer.added_tokens_decoder.values() if token.special}
+    return (added | set(tokenizer.all_special_tokens)) - {tag for pair in REASONING_TAGS for tag in pair}
+
+
+def _any_of(texts: Iterable[str]) -> re.Pattern[str]:
+    """A pattern that finds any of the texts, the longest first; one that finds nothing where there are none."""
+    longest_first = sorted((text for text in texts if len(text) > 1), key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
 
 
 def _opening_tag_at_end(prompt: str) -> bool:
