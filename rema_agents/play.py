@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import nullcontext
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -55,12 +55,12 @@ def play(
         Exception: the first error of an environment or seat, with a note that names the problem. All other
             dialogues are stopped and their environments closed before it is raised; so too on KeyboardInterrupt.
     """
-    try:
+    with suppress(RuntimeError):
         asyncio.get_running_loop()
-    except RuntimeError:
-        arguments = {"groups": groups, "concurrency": concurrency, "time_limit": time_limit}
-        return asyncio.run(play_many(env_fn, seats_for, problems, **arguments))  # type: ignore[arg-type]
-    raise ValueError("play() starts an event loop of its own and one is running here: await play_many(...) instead")
+        raise ValueError("play() starts an event loop of its own and one is running here: await play_many(...) instead")
+    return asyncio.run(
+        play_many(env_fn, seats_for, problems, groups=groups, concurrency=concurrency, time_limit=time_limit)
+    )
 
 
 async def play_many(
@@ -91,9 +91,13 @@ async def play_many(
             for number in todo:
                 env = env or env_fn()
                 dialogue = _Dialogue(env, seats_for(number), problems[number], table)
-                episode = await dialogue.play(time_limit)
+                try:
+                    episode = await dialogue.play(time_limit)
+                finally:
+                    if dialogue.running is not None:
+                        dialogue.running.add_done_callback(lambda _, left=env: left.close())
+                        env = None
                 episodes[number] = replace(episode, group=groups[number], dialogue=number)
-                env = None if dialogue.abandoned else env
         finally:
             table.gate.leave()
             if env is not None:
@@ -111,11 +115,17 @@ async def play_many(
 async def play_episode(
     env: AECEnv, seats: Mapping[str, Seat], problem: Problem | Transcript, *, time_limit: float | None = None
 ) -> Episode:
-    """One dialogue from first plan to pay; yields to others whenever a seat thinks. The environment stays open."""
+    """One dialogue from first plan to pay; yields to others whenever a seat thinks.
+
+    The environment stays open. A step that is still running at the time limit goes on in its thread.
+    """
     gate = Gate()
     gate.enter()
-    with ThreadPoolExecutor(1) as thread:
+    thread = ThreadPoolExecutor(1, thread_name_prefix="env-step")
+    try:
         return await _Dialogue(env, seats, problem, _Table(gate, thread, more_to_come=False)).play(time_limit)
+    finally:
+        thread.shutdown(wait=False)
 
 
 async def _all(coroutines: Iterable[Coroutine[Any, Any, None]]) -> None:
@@ -138,10 +148,14 @@ class _Table:
 
 
 class _Dialogue:
-    """One dialogue under way: the environment, who sits at it, and what happened so far."""
+    """One dialogue under way: the environment, who sits at it, and what happened so far.
+
+    Attributes:
+        running: a step that nobody waits for any more and that still runs in its thread; the environment is its own.
+    """
 
     def __init__(self, env: AECEnv, seats: Mapping[str, Seat], start: Problem | Transcript, table: _Table) -> None:
-        self.abandoned = False
+        self.running: Future[None] | None = None
         self._env = env
         self._seats = seats
         self._start = start if isinstance(start, Transcript) else Transcript(start)
@@ -208,21 +222,19 @@ class _Dialogue:
             try:
                 await asyncio.wrap_future(stepping)
             except asyncio.CancelledError:
-                if not stepping.done():
-                    self.abandoned = True
-                    stepping.add_done_callback(lambda _: self._env.close())
+                self.running = None if stepping.done() else stepping
                 raise
 
     async def _abort(self) -> None:
         """Tell the environment that the speaker is lost, and let it end by its own rules."""
-        if not self.abandoned and isinstance(self._env.unwrapped, DialogueEnv):
+        if self.running is None and isinstance(self._env.unwrapped, DialogueEnv):
             self._lost = True
             await self._talk()
         self._ending = Ending.ABORTED
 
     def _transcript(self) -> Transcript:
         """The environment's own transcript where it keeps one that has ended, else what was said here."""
-        kept = None if self.abandoned else getattr(self._env.unwrapped, "transcript", None)
+        kept = getattr(self._env.unwrapped, "transcript", None) if self.running is None else None
         if isinstance(kept, Transcript) and kept.ending is not None:
             return kept
         return Transcript(self._start.problem, tuple(self._turns), self._ending)

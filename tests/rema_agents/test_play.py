@@ -8,7 +8,7 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -236,6 +236,70 @@ def test_a_dialogue_whose_grader_hangs_is_aborted_and_its_lane_goes_on() -> None
     assert [e.ending for e in played] == [Ending.ABORTED, Ending.FINISHED]
     assert len(played[0].transcript.turns) == 4
     assert played[1].rewards["meta_0"] == 1.0
+
+
+class Strict(Watched):
+    """An environment that may not be closed while it steps, nor twice."""
+
+    stepping = 0
+    closed_at: ClassVar[list[int]] = []
+
+    def step(self, action: str | None) -> None:
+        self.stepping += 1
+        super().step(action)
+        self.stepping -= 1
+
+    def close(self) -> None:
+        super().close()
+        self.closed_at.append(self.stepping)
+
+
+def hanging(release: threading.Event, hangs: threading.Event) -> Callable[[Problem, str], Grade]:
+    def graded(problem: Problem, text: str) -> Grade:
+        hangs.set()
+        release.wait(20)
+        return grade(problem, text)
+
+    return graded
+
+
+def test_an_environment_is_closed_once_and_not_while_a_step_runs_that_was_cancelled() -> None:
+    release, hangs = threading.Event(), threading.Event()
+    Strict.closed_at.clear()
+
+    async def scene() -> None:
+        task = asyncio.create_task(play_many(lambda: Strict(hanging(release, hangs)), lambda n: seats(), PROBLEMS[:1]))
+        await asyncio.to_thread(hangs.wait, 20)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert Strict.closed_at == []
+        release.set()
+        await asyncio.to_thread(lambda: [time.sleep(0.01) for _ in range(500) if not Strict.closed_at])
+
+    asyncio.run(scene())
+    assert Strict.closed_at == [0]
+
+
+def test_an_episode_whose_grader_hangs_is_aborted_in_time_and_its_environment_stays_open() -> None:
+    release, hangs = threading.Event(), threading.Event()
+    env = Strict(hanging(release, hangs))
+    started = time.monotonic()
+    try:
+        episode = asyncio.run(play_episode(env, seats(), PROBLEMS[0], time_limit=0.5))
+        assert time.monotonic() - started < 10
+    finally:
+        release.set()
+    assert episode.ending is Ending.ABORTED
+    time.sleep(0.1)
+    assert Strict.open == [env]
+    env.close()
+
+
+def test_an_error_says_nothing_of_the_event_loop_that_play_looked_for() -> None:
+    with pytest.raises(ValueError, match="concurrency must be at least 1") as caught:
+        play(Watched, lambda n: seats(), PROBLEMS, concurrency=0)
+    assert caught.value.__context__ is None
 
 
 def test_a_seat_that_says_it_was_lost_ends_its_dialogue_as_aborted() -> None:
