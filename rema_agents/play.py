@@ -95,7 +95,7 @@ async def play_many(
                     episode = await dialogue.play(time_limit)
                 finally:
                     if dialogue.running is not None:
-                        dialogue.running.add_done_callback(lambda _, left=env: left.close())
+                        dialogue.running.add_done_callback(_closes(env))
                         env = None
                 episodes[number] = replace(episode, group=groups[number], dialogue=number)
         finally:
@@ -251,6 +251,10 @@ class _Dialogue:
             terms={agent: dict(told.get("terms", {})) for agent, told in self._infos.items()},
             info={key: value for key, value in info.items() if key not in ("ending", "terms")},
         )
+
+
+def _closes(env: AECEnv) -> Callable[[Future[None]], None]:
+    return lambda _: env.close()
 
 
 def _finite(agent: str, reward: float) -> float:
