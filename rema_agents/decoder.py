@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Asked:
     """One call from arrival to answer.
 

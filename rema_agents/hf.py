@@ -10,6 +10,7 @@ import asyncio
 import weakref
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -154,6 +155,7 @@ class HFSampler:
                     self._step(self._batch)
                 step = step + 1 if self._busy else 0
                 await asyncio.sleep(0)
+            self._put_away()
         except BaseException as error:
             self._fail(error)
             if not isinstance(error, Exception):
@@ -197,15 +199,20 @@ class HFSampler:
                 self._batch.drop(row)
         return self._batch.open_rows
 
+    def _put_away(self) -> None:
+        """Shelve all rows, which are then held for as long as their play lasts and no longer."""
+        if self._batch is not None:
+            self._shelve(self._batch, [])
+            self._batch = None
+
     def _shelve(self, batch: Rows, staying: list[int]) -> None:
         done = sorted(set(range(len(batch))) - set(staying))
         if done:
             self._shelf.put(*batch.for_shelf(done))
 
     def _with_kept(self, call: Asked) -> Asked:
-        if (found := self._shelf.find(call.gate, call.dialogue, call.prompt_ids)) is not None:
-            call.kept, call.start = found
-        return call
+        kept, start = self._shelf.find(call.gate, call.dialogue, call.prompt_ids) or (None, 0)
+        return replace(call, kept=kept, start=start)
 
     @torch.inference_mode()
     def _step(self, batch: Rows) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -12,9 +11,6 @@ from torch import Tensor
 
 from rema_agents.decoder import Asked, Decoder
 from rema_agents.kv import Kept, RaggedCache
-
-if TYPE_CHECKING:
-    pass
 
 _PADDING_ALLOWED = 256
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 from collections.abc import Callable, Sequence
 from copy import deepcopy
@@ -26,6 +27,7 @@ from transformers import (
 from rema_agents.chat import ChatCodec
 from rema_agents.gate import Gate
 from rema_agents.hf import HFSampler
+from rema_agents.kv import RaggedCache
 from rema_agents.play import play
 from rema_agents.prefill import buckets
 from rema_agents.seat import LMSeat
@@ -175,6 +177,17 @@ def test_memory_for_kept_rows_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(sampler._shelf, "put", watched)
     conversations(sampler, range(20))
     assert 0 < max(held) <= 60_000
+
+
+def test_no_keys_and_values_outlive_their_play() -> None:
+    def held() -> int:
+        gc.collect()
+        return sum(type(thing) is RaggedCache for thing in gc.get_objects())
+
+    before = held()
+    sampler = HFSampler(random_llama())
+    conversations(sampler, range(9))
+    assert held() == before
 
 
 def test_a_prompt_shared_by_a_group_is_run_once(monkeypatch: pytest.MonkeyPatch) -> None:
