@@ -77,6 +77,12 @@ def zero_stage(config: LearnerConfig) -> int:
     return int(told.get("zero_optimization", {}).get("stage", config.zero_stage))
 
 
+def offloads(zero: Mapping[str, Any]) -> bool:
+    """Whether optimizer states or weights have their place off the GPU for good, by the section on ZeRO."""
+    parts = (zero.get(part) or {} for part in ("offload_optimizer", "offload_param"))
+    return any(part.get("device", "none") != "none" for part in parts)
+
+
 def _read(file: str) -> dict[str, Any]:
     """The file without `auto` values. Raises ValueError for one that has no sense as such, whatever the flags are."""
     where = f"--deepspeed {file}"

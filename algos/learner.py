@@ -24,7 +24,7 @@ from algos import ranks
 from algos.algorithm import Metrics, Out
 from algos.batch import Batch, deal
 from algos.config import LearnerConfig
-from algos.deepspeed_config import deepspeed_config, zero_stage
+from algos.deepspeed_config import deepspeed_config, offloads, zero_stage
 from algos.lora import Adapter
 from algos.scoring import Precision, Scorer, load_model, score, score_all, value_all
 
@@ -111,6 +111,7 @@ class Learner:
         self._rests = False
         self._stage = zero_stage(config)
         told = deepspeed_config(config, bf16=precision.bf16, ranks=ranks.count())
+        self._offloads = offloads(told["zero_optimization"])
         self.adapter = self._adapter(folder, told, lora, name, base) if lora else None
         self.model: nn.Module = self.adapter.model if self.adapter else self._load(folder, told)
         self.scorer = Scorer(self.model, values=self._needs_value)
@@ -132,8 +133,7 @@ class Learner:
             self.scorer.probe()
         else:
             self.scorer.chunked = base.scorer.chunked
-        if self.adapter is not None:
-            self.rest()
+        self.rest()
 
     def _adapter(
         self, folder: str, told: Mapping[str, Any], lora: tuple[int, int], name: str, base: Learner | None
@@ -164,9 +164,11 @@ class Learner:
         c = self.config
         if c.optimizer == "sgd":
             return torch.optim.SGD(parameters, lr=c.learning_rate, weight_decay=c.weight_decay)
-        on_gpu = self.precision.device.type == "cuda"
-        adam = self._deepspeed.ops.adam.FusedAdam if on_gpu else torch.optim.AdamW  # both decouple the weight decay
-        return adam(parameters, lr=c.learning_rate, betas=(c.adam_beta1, c.adam_beta2), weight_decay=c.weight_decay)
+        settings: dict[str, Any] = {"lr": c.learning_rate, "weight_decay": c.weight_decay}
+        settings["betas"] = c.adam_beta1, c.adam_beta2
+        if self._stage == 3 and self._may_rest and not self._offloads:
+            return self._deepspeed.ops.adam.FusedAdam(parameters, **settings)  # ZeRO-3 moves no other's states away
+        return torch.optim.AdamW(parameters, fused=self.precision.device.type == "cuda" or None, **settings)
 
     def _clip(self, parameters: list[nn.Parameter]) -> None:
         limit = self.config.max_grad_norm or float("inf")
@@ -354,7 +356,9 @@ class Learner:
 
     @property
     def _can_rest(self) -> bool:
-        return self._may_rest and self._stage >= 1
+        """What DeepSpeed offloads for good it moves no more, nor, under ZeRO-3, states that are not AdamW's."""
+        moves = not self._offloads and (self._stage < 3 or self.config.optimizer == "adamw")
+        return self._may_rest and self._stage >= 1 and moves
 
 
 @dataclass(frozen=True)

@@ -146,7 +146,9 @@ def make_sampler(
     """The sampler of a kind (`hf` or `vllm`), with a model folder's weights."""
     if kind == "hf":
         from rema_agents.hf import HFSampler
+        from rema_agents.model_length import length_of
 
+        length_of(folder, room.tokens if room else None)
         rows = {"max_rows": room.calls} if room else {}
         return HFSampler.from_pretrained(folder, dtype=precision.dtype, device=str(precision.device), **rows)
     return _engine(folder, precision, config=config, room=room, seed=seed)

@@ -19,7 +19,7 @@ from typing import Any
 from rema_env.dialogue import DialogueEnv
 from rema_env.problems.catalogue import CATALOGUE
 from rema_env.problems.named import FAMILIES, load_pairs_named
-from rema_env.problems.pair_split import TEST_SIZE, split_tuples
+from rema_env.problems.pair_split import TEST_SIZE, Strictness, split_tuples
 from rema_env.process import META, PROCESSES
 from rema_env.registry import names, resolve
 from rema_env.render import transcript_text
@@ -108,7 +108,7 @@ def _episodes(path: Path) -> Iterator[tuple[Transcript, dict[str, float]]]:
                 raise ValueError(f"{path}, line {number}: not an episode ({error!r:.160})") from None
 
 
-def split_pairs(source: str, strictness: Any, test_size: int, seed: int, folder: Path) -> str:
+def split_pairs(source: str, strictness: Strictness, test_size: int, seed: int, folder: Path) -> str:
     """Part the pairs of a file or a known set and write both parts as JSON Lines in JudgeBench's columns."""
     pairs = load_pairs_named(source)
     if not isinstance(pairs, Sequence):

@@ -161,9 +161,6 @@ class DialogueEnv(AECEnv[str, dict[str, Any], str]):
         self._skip_agent_selection = None
         self._printed = 0
         self._settle(transcript)
-        self._accumulate_rewards()
-        if self.render_mode == "human":
-            self.render()
 
     def step(self, action: str | None) -> None:
         """Say something: a `str`, or a `Message` that knows how it ended. None once the agent's dialogue is over.
@@ -181,9 +178,6 @@ class DialogueEnv(AECEnv[str, dict[str, Any], str]):
         message = as_message(agent, action)
         self._cumulative_rewards[agent] = 0.0
         self._settle(self.transcript.said(agent, message))
-        self._accumulate_rewards()
-        if self.render_mode == "human":
-            self.render()
 
     def observe(self, agent: str) -> dict[str, Any]:
         """The agent's chat, a fresh copy, its system prompt first; and the number of turns said so far."""
@@ -231,12 +225,19 @@ class DialogueEnv(AECEnv[str, dict[str, Any], str]):
         """Bring the books up to a transcript: whose turn it is, or what it paid and how it ended."""
         ending = ending_of(self.process, transcript, self.limits)
         if ending is None:
-            self.transcript = transcript
             self.agent_selection = self._next_agent(transcript)
             self.infos: dict[str, dict[str, Any]] = {agent: {} for agent in self.agents}
-            return
-        self.transcript = transcript.ended(ending)
-        self._pay(Graded(self.transcript, self._graded(self.transcript), self.process.answerer, self.tag))
+            self.transcript = transcript
+        else:
+            self._end(transcript.ended(ending), ending)
+        self._accumulate_rewards()
+        if self.render_mode == "human":
+            self.render()
+
+    def _end(self, transcript: Transcript, ending: Ending) -> None:
+        """Grade, pay and close. Where the grader fails, the books are as they were before the last turn."""
+        self._pay(Graded(transcript, self._graded(transcript), self.process.answerer, self.tag))
+        self.transcript = transcript
         self.terminations = dict.fromkeys(self.agents, ending.terminated)
         self.truncations = dict.fromkeys(self.agents, not ending.terminated)
         self.agent_selection = self.agents[0]

@@ -89,10 +89,8 @@ class VerdictTag:
 
     def holds(self, message: str) -> bool:
         """True where the message has exactly one verdict and ends with it, but for closing marks."""
-        found = [
-            message.rfind(self.example(side)) for side in self.sides for _ in range(message.count(self.example(side)))
-        ]
-        return len(found) == 1 and not message[found[0] + len(self.example("A")) :].strip(" \t\r\n.*_`")
+        found = list(re.finditer("|".join(re.escape(self.example(side)) for side in self.sides), message))
+        return len(found) == 1 and not message[found[0].end() :].strip(" \t\r\n.*_`")
 
     def appears(self, message: str) -> bool:
         """True where any verdict occurs."""

@@ -101,7 +101,7 @@ class Problem:
     answer: str
     level: int | str | None = None
     source: str = ""
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.question, str) or not isinstance(self.answer, str):

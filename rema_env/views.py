@@ -22,6 +22,7 @@ from pettingzoo.utils.wrappers import BaseWrapper
 
 from rema_env.problems.arithmetic import Oracle
 from rema_env.tasks.math import math_v0
+from rema_env.transcript import role_of
 
 Observation = Mapping[str, Any]
 Macro = str | Callable[[Observation], str]
@@ -104,7 +105,7 @@ class MacroActions(BaseWrapper[str, Any, Any]):
 
     def __init__(self, env: AECEnv, macros: Sequence[Macro] | Mapping[str, Sequence[Macro]]) -> None:
         super().__init__(env)
-        roles = {agent: agent.rpartition("_")[0] for agent in env.possible_agents}
+        roles = {agent: role_of(agent) for agent in env.possible_agents}
         by_role = macros if isinstance(macros, Mapping) else dict.fromkeys(roles.values(), macros)
         if missing := sorted(set(roles.values()) - set(by_role)):
             raise ValueError(f"there are no macros for the role {', '.join(missing)}")

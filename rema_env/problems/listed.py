@@ -19,8 +19,12 @@ def distinct(items: Iterable[Named]) -> Iterator[Named]:
     """Frozen data with ids, each with an id of its own: the second one that is called `x` becomes `x#2`."""
     seen: Counter[str] = Counter()
     for item in items:
-        seen[item.id] += 1
-        yield item if seen[item.id] == 1 else replace(item, id=f"{item.id}#{seen[item.id]}")
+        name = item.id
+        while name in seen:
+            seen[item.id] += 1
+            name = f"{item.id}#{seen[item.id]}"
+        seen[name] = 1
+        yield item if name == item.id else replace(item, id=name)
 
 
 class Listed(Sequence[Problem]):

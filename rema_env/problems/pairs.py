@@ -50,7 +50,7 @@ class Pair:
     worse: str
     given: Order = "AB"
     source: str = ""
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 def as_problem(pair: Pair, order: Order) -> Problem:

@@ -27,7 +27,7 @@ class GymTask:
     """
 
     task: str
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict, hash=False)
 
     @property
     def name(self) -> str:

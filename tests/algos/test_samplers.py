@@ -11,10 +11,11 @@ import torch
 from algos import evaluate, grpo
 from algos.config import CommandConfig, EvalConfig, LimitsConfig, ModelConfig
 from algos.evaluate import EvaluateConfig
-from algos.samplers import Room, connect, sampler_kind, servers_of
+from algos.samplers import Room, connect, make_sampler, sampler_kind, servers_of
 from algos.scoring import Precision
 from rema_agents.remote import NoTokenIds
 from rema_agents.server import Server
+from rema_agents.tiny import MODEL_FOLDER
 from tests.rema_agents.test_remote import completion, script
 from tests.served import CODEC
 
@@ -116,3 +117,8 @@ def test_a_server_with_other_tokens_is_refused(script: Callable[..., Any]) -> No
     colder, warmer = (completion([5], {"a": first, "b": -2.0}) for first in (-1.0, -1.5))
     with pytest.raises(ValueError, match=r"serves a model with other tokens than .*: name the model folder"):
         connect(script(colder, warmer, {"tokens": [1, 2, 3], "count": 3}).url, CODEC, learns=False)
+
+
+def test_limits_that_the_model_does_not_take_are_refused_before_it_is_loaded() -> None:
+    with pytest.raises(ValueError, match=r"come to 4608 tokens and .* takes 1024: lower them by 3584 together"):
+        make_sampler("hf", str(MODEL_FOLDER), CPU, config=ModelConfig(), room=Room.of(CommandConfig()))

@@ -19,7 +19,7 @@ import rema_env
 from rema_env.dialogue import DialogueEnv
 from rema_env.process import Process
 from rema_env.spaces import MAX_CHARACTERS
-from rema_env.transcript import Ending, Finish, Message, Problem, Transcript
+from rema_env.transcript import Ending, Finish, Grade, Message, Outcome, Problem, Transcript
 
 SUM = Problem("sum", "What is 3 + 4?", "7")
 RIGHT = r"So it is \boxed{7}."
@@ -186,7 +186,7 @@ def test_default_prompts_stand_first_and_name_the_tags() -> None:
     assert r"\boxed{" in system["reasoner_0"]["content"]
 
 
-# The books. T023, T025, T026.
+# The books.
 
 
 def test_eight_iterations_six_actions_and_two_dead_steps() -> None:
@@ -228,7 +228,7 @@ def test_one_environment_serves_episode_after_episode() -> None:
         assert env.rewards["meta_0"] == 1.0
 
 
-# What it refuses. T030.
+# What it refuses.
 
 
 @pytest.mark.parametrize("action", [None, 5, b"bytes", ["text"], 1.5])
@@ -491,7 +491,24 @@ def test_replaying_turn_by_turn_and_resetting_to_a_transcript_agree(
             assert continued._cumulative_rewards[agent] == played._cumulative_rewards[agent]
 
 
-def test_a_transcript_and_a_problem_together_are_refused():
+def test_a_last_turn_whose_grader_fails_can_be_taken_again() -> None:
+    failures = [OSError("no memory")]
+
+    def fails_once(problem: Problem, text: str) -> Grade:
+        if failures:
+            raise failures.pop()
+        return Grade(1.0, Outcome.RIGHT, text)
+
+    env = play(["Go. [FINISH]"], grader=fails_once)
+    with pytest.raises(OSError, match="no memory"):
+        env.step(RIGHT)
+    assert (env.transcript.ending, len(env.transcript.turns), env.agent_selection) == (None, 1, "reasoner_0")
+    env.step(RIGHT)
+    assert env.transcript.ending is Ending.FINISHED
+    assert env.rewards == {"meta_0": 1.0, "reasoner_0": 1.0}
+
+
+def test_a_transcript_and_a_problem_together_are_refused() -> None:
     env = rema_env.math_v0()
     env.reset(options={"problem": SUM})
     begun = env.unwrapped.transcript

@@ -1,4 +1,4 @@
-"""Reward terms by hand; what prompts ask for is what checks accept. T015, T016, T017, T019."""
+"""Reward terms by hand; what prompts ask for is what checks accept."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_an_environment_with_terms_pickles() -> None:
     assert pickle.loads(pickle.dumps(env)).unwrapped.rewards_by_term == env.unwrapped.rewards_by_term
 
 
-# T016, T017, T019: blocks.
+# Blocks.
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,13 @@ def test_a_message_is_text_and_nothing_else(text: Any) -> None:
         Message("", reasoning=text)
 
 
+def test_a_problem_and_what_was_said_about_it_can_stand_in_a_set() -> None:
+    other = Problem("sum", "3+4?", "7", level=1, extra={"answer_a": "8"})
+    begun = Transcript(SUM).said("meta_0", "Add.")
+    assert len({SUM, copy.deepcopy(SUM), other}) == 2
+    assert {begun} == {Transcript.from_json(begun.to_json())}
+
+
 def test_a_turn_in_which_a_role_could_not_speak_says_nothing_of_it() -> None:
     transcript = Transcript(SUM).said("meta_0", "Add.").said("meta_0", Message("", "context_full"))
     assert transcript.by("meta") == (Message("Add."),)

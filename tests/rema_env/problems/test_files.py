@@ -79,7 +79,7 @@ def test_columns_can_be_named(tmp_path: Path) -> None:
     assert (found.question, found.answer) == ("3+4?", "7")
 
 
-# Numbers stay what they were: T113.
+# Numbers stay what they were.
 
 
 def test_integers_stay_integers_in_a_column_that_holds_a_gap(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_text_that_looks_like_a_number_is_left_alone(tmp_path: Path) -> None:
     assert found.answer == "073.0"
 
 
-# Faults: T109, T110, T112, T011, T012.
+# Faults.
 
 
 @pytest.mark.parametrize(
@@ -319,6 +319,8 @@ def test_decimals_are_numbers_too(tmp_path: Path) -> None:
 def test_an_id_that_stands_twice_is_made_unique(tmp_path: Path) -> None:
     rows = [{"id": 1, "question": f"q{k}", "answer": "1"} for k in range(3)]
     assert [p.id for p in load_problems(write(tmp_path / "x.jsonl", rows))] == ["1", "1#2", "1#3"]
+    rows = [{"id": name, "question": "q", "answer": "1"} for name in ("x#2", "x", "x", "x#2")]
+    assert [p.id for p in load_problems(write(tmp_path / "y.jsonl", rows))] == ["x#2", "x", "x#3", "x#2#2"]
 
 
 def test_a_list_holds_problems_only() -> None:
