@@ -13,15 +13,14 @@ a good plan is worth something. Nothing is downloaded, nothing is stored: a prob
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from random import Random
-from typing import Literal
 
+from rema_env.problems.procedural import Split, first_different, is_heldout
 from rema_env.roles import BOX, FINISH_FLAG
 from rema_env.transcript import Problem
 
@@ -34,10 +33,8 @@ OPERATIONS: Mapping[str, Callable[[int, int], int]] = {
 LEVELS = (1, 2, 3, 4)  # numbers of operations
 PLAIN_KEPT = 0.4  # the share kept of problems that plain left-to-right order solves as well
 BRACKETED = 0.5  # the share with one pair of brackets
-HELDOUT = 8  # one problem in this many is held out
 
 Chat = Sequence[Mapping[str, str]]
-Split = Literal["train", "heldout"]
 
 _EXPRESSION = re.compile(r"[\d(][-+*()\d]*[\d)]|\d")
 
@@ -144,11 +141,6 @@ def _parts(operations: int) -> tuple[tuple[int, int], ...]:
     return tuple((first, last) for first in ends for last in ends[first + 1 :] if last - first < operations)
 
 
-def _is_heldout(expression: Expression) -> bool:
-    """Decided by the problem itself, the same in every process and version."""
-    return hashlib.blake2b(str(expression).encode(), digest_size=4).digest()[0] % HELDOUT == 0
-
-
 @dataclass(frozen=True)
 class Arithmetic:
     """An endless source of problems of one difficulty; see `arithmetic`."""
@@ -181,25 +173,15 @@ class Arithmetic:
         rng = Random(f"{seed} {index}")
         while True:
             expression = _draw_expression(rng, self.operations)
-            if self.split and _is_heldout(expression) != (self.split == "heldout"):
+            if self.split and is_heldout(str(expression)) != (self.split == "heldout"):
                 continue
             plain = self.operations > 1 and expression.plain_value() == expression.value()
             if not plain or rng.random() < PLAIN_KEPT:
                 return _problem(expression)
 
     def listed(self, count: int, seed: int = 0) -> tuple[Problem, ...]:
-        """The first `count` different problems of this source, in the order of their draw.
-
-        Raises ValueError where the source hardly holds that many (one operation has 300 problems, 29 of them held out;
-        two have 27,000 and 3,411).
-        """
-        found: dict[str, Problem] = {}
-        for index in range(10 * count + 500):
-            if len(found) == count:
-                return tuple(found.values())
-            problem = self.draw(seed, index)
-            found.setdefault(problem.id, problem)
-        raise ValueError(f"{self.name} holds {len(found)} different problems, {count} were asked for")
+        """As `first_different`; one operation has 300 problems, 29 of them held out, two have 27,000 and 3,411."""
+        return first_different(self, count, seed)
 
 
 def _problem(expression: Expression) -> Problem:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Literal
 
+from rema_env.problems import Problems
 from rema_env.transcript import Problem
 
 Split = Literal["train", "heldout"]
@@ -53,26 +54,34 @@ class Procedural:
         rng = Random(f"{self.family} {seed} {index}")
         while True:
             problem = self.make(rng, self.level)
-            if self.split is None or _is_heldout(problem) == (self.split == "heldout"):
+            if self.split is None or is_heldout(problem.question) == (self.split == "heldout"):
                 return problem
 
     def listed(self, count: int, seed: int = 0) -> tuple[Problem, ...]:
-        """The first `count` different problems in the order of their draw.
-
-        Raises:
-            ValueError: where the family hardly holds that many.
-        """
-        found: dict[str, Problem] = {}
-        for index in range(100 * count + 1000):
-            if len(found) == count:
-                return tuple(found.values())
-            problem = self.draw(seed, index)
-            found.setdefault(problem.id, problem)
-        raise ValueError(f"{self.name} holds {len(found)} different problems, {count} were asked for")
+        """As `first_different`."""
+        return first_different(self, count, seed)
 
 
-def _is_heldout(problem: Problem) -> bool:
-    return hashlib.blake2b(problem.question.encode(), digest_size=4).digest()[0] % HELDOUT == 0
+def is_heldout(text: str) -> bool:
+    """Decided by the problem's own text, the same in every process and version."""
+    return hashlib.blake2b(text.encode(), digest_size=4).digest()[0] % HELDOUT == 0
+
+
+def first_different(source: Problems, count: int, seed: int) -> tuple[Problem, ...]:
+    """The first `count` different problems of an endless source, in the order of their draw.
+
+    Raises:
+        ValueError: where the source hardly holds that many.
+    """
+    found: dict[str, Problem] = {}
+    for index in range(10 * count + 500):
+        if len(found) == count:
+            break
+        problem = source.draw(seed, index)
+        found.setdefault(problem.id, problem)
+    if len(found) < count:
+        raise ValueError(f"{source.name} holds {len(found)} different problems, {count} were asked for")
+    return tuple(found.values())
 
 
 def level_in(level: int, levels: range, what: str) -> int:

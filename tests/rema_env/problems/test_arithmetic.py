@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rema_env.problems import Problems
-from rema_env.problems.arithmetic import Arithmetic, Expression, Oracle, Split, arithmetic, oracle
+from rema_env.problems.arithmetic import Arithmetic, Expression, Oracle, arithmetic, oracle
+from rema_env.problems.procedural import Split
 
 SPLIT_OF_ONE_OPERATION: dict[Split, int] = {"train": 271, "heldout": 29}
 indices = st.integers(0, 10_000)
