@@ -156,6 +156,12 @@ def test_the_procedural_pairs_have_a_name_and_other_families_hold_none() -> None
         rema_env.judge_v0(dataset="chains-3")
 
 
+def test_an_order_without_a_data_set_is_refused() -> None:
+    for problems in (None, arithmetic_pairs()):
+        with pytest.raises(ValueError, match="judge_v0: orders tells how a dataset is read, and there is none"):
+            rema_env.judge_v0(problems, orders="given")
+
+
 def test_a_problem_that_is_no_pair_is_refused_before_anyone_speaks() -> None:
     env = rema_env.judge_v0()
     env.reset(options={"problem": {"question": "q", "answer": "A"}})
