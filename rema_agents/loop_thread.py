@@ -31,9 +31,14 @@ class LoopThread:
         """Run a coroutine there and wait for what it returns."""
         return self.submit(coroutine).result()
 
+    @property
+    def stopped(self) -> bool:
+        """Whether it has been stopped."""
+        return self._loop.is_closed()
+
     def stop(self) -> None:
         """End the loop and its thread; nothing may be under way. A second time, nothing."""
-        if self._loop.is_closed():
+        if self.stopped:
             return
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()

@@ -88,9 +88,10 @@ class Server:
         return self._loop.run(self._ask(request))
 
     def close(self) -> None:
-        """Close the connection."""
-        self._loop.run(self._client.close())
-        self._loop.stop()
+        """Close the connection; a second time, nothing."""
+        if not self._loop.stopped:
+            self._loop.run(self._client.close())
+            self._loop.stop()
 
     async def _ask(self, request: Callable[[openai.AsyncOpenAI], Awaitable[T]]) -> T | None:
         import openai
