@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -259,6 +260,38 @@ def test_a_restored_learner_goes_on_exactly_as_if_it_had_never_stopped(
     resumed.update(minibatch, LOSS)
     again = dict(resumed.named_weights())
     assert all(torch.equal(weight, again[name]) for name, weight in straight.named_weights())
+
+
+@pytest.mark.parametrize(
+    ("stage", "told", "moves"),
+    [
+        (1, {}, True),
+        (2, {}, True),
+        (2, {"offload_optimizer": {"device": "cpu"}}, False),  # its states have their place in host memory already
+    ],
+)
+def test_states_that_wait_in_host_memory_come_back_as_they_were(
+    stage: int,
+    told: dict[str, Any],
+    moves: bool,
+    embedded: Path,
+    episodes: list[Episode],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file = tmp_path / "deepspeed.json"
+    file.write_text(json.dumps({"zero_optimization": {"stage": stage, **told}}))
+    changed = []
+    for may_rest in (True, False):
+        monkeypatch.setattr(Learner, "_may_rest", may_rest)
+        learner = make_learner(embedded, replace(PLAIN, deepspeed=str(file)))
+        assert learner._rests == (may_rest and moves)
+        minibatch = prepared(learner, episodes[:4])
+        for _ in range(2):
+            learner.update(minibatch, LOSS)
+            learner.rest()
+        changed.append(dict(learner.named_weights()))
+    assert all(torch.equal(weight, changed[1][name]) for name, weight in changed[0].items())
 
 
 def test_entropy_is_computed_only_when_an_algorithm_needs_it(embedded: Path, episodes: list[Episode]) -> None:
