@@ -66,13 +66,20 @@ def episode_from_json(data: Mapping[str, Any]) -> Episode:
 
 
 def write_episodes(path: Path, episodes: Iterable[Episode]) -> None:
-    """Write one line for each episode. The file appears whole or not at all."""
+    """Write one line for each episode. The file appears whole or not at all.
+
+    What an environment's info holds that JSON has no form for is written as text, numpy's numbers and arrays as such.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_suffix(".tmp")
-    with aside.open("w", encoding="utf-8") as file:
+    with aside.open("w", encoding="utf-8", errors="replace") as file:
         for episode in episodes:
-            file.write(json.dumps(episode_to_json(episode), ensure_ascii=False) + "\n")
+            file.write(json.dumps(episode_to_json(episode), ensure_ascii=False, default=_as_json) + "\n")
     aside.replace(path)
+
+
+def _as_json(value: Any) -> Any:
+    return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
 def read_episodes(path: Path) -> Iterator[Episode]:
@@ -81,5 +88,5 @@ def read_episodes(path: Path) -> Iterator[Episode]:
         for number, line in enumerate(file, 1):
             try:
                 yield episode_from_json(json.loads(line))
-            except (ValueError, KeyError, TypeError) as error:
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise ValueError(f"{path}, line {number} is not an episode: {error}") from error
