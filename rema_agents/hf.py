@@ -99,6 +99,11 @@ class HFSampler:
             if not future.cancelled():
                 gate.leave()  # entered by whoever answered
 
+    @property
+    def room(self) -> int | None:
+        """Tokens of prompt and completion together that the model has positions for; None where it does not tell."""
+        return self._decoder.max_positions
+
     def update_weights(self, named_tensors: Iterable[tuple[str, Tensor]], version: int) -> None:
         """Copy weights in place; later completions carry `version`.
 
@@ -120,6 +125,10 @@ class HFSampler:
         """Let go of all cached keys and values."""
         self._forget()
 
+    @property
+    def _busy(self) -> bool:
+        return self._batch is not None and self._batch.busy
+
     def _forget(self) -> None:
         self._batch = None
         self._shelf.clear()
@@ -135,11 +144,10 @@ class HFSampler:
             )
         if params.stop_strings and self._tokenizer is None:
             raise ValueError("stop strings need HFSampler(..., tokenizer=...)")
-        room, wanted = self._decoder.max_positions, len(prompt_ids) + params.max_tokens
-        if room is not None and wanted > room:
+        if self.room is not None and len(prompt_ids) + params.max_tokens > self.room:
             raise ValueError(
                 f"a prompt of {len(prompt_ids)} tokens and {params.max_tokens} new ones do not fit into the model's "
-                f"{room} positions; lower max_prompt_length or max_tokens"
+                f"{self.room} positions; lower max_prompt_length or max_tokens"
             )
 
     async def _run(self) -> None:
@@ -160,10 +168,6 @@ class HFSampler:
             self._fail(error)
             if not isinstance(error, Exception):
                 raise
-
-    @property
-    def _busy(self) -> bool:
-        return self._batch is not None and self._batch.busy
 
     async def _all_clear(self) -> None:
         """Wait until no play that is served here can make another call."""

@@ -70,7 +70,13 @@ def model_seats(
     disable_progress_bar()
     folders = {agent: folder_of(model, role_of(agent)) for agent in agents}
     loaded = {f: (ChatCodec.from_pretrained(f), HFSampler.from_pretrained(f)) for f in set(folders.values())}
-    return lambda: {agent: LMSeat(agent, *loaded[folders[agent]], params) for agent in agents}
+
+    def seat(agent: str) -> Seat:
+        codec, sampler = loaded[folders[agent]]
+        longest = None if sampler.room is None else sampler.room - params.max_tokens
+        return LMSeat(agent, codec, sampler, params, max_prompt_length=longest)
+
+    return lambda: {agent: seat(agent) for agent in agents}
 
 
 def folder_of(model: str, role: str) -> Path:

@@ -34,6 +34,11 @@ def test_the_embedded_pair_answers_a_question_aloud(capsys: pytest.CaptureFixtur
     assert "graded" in said
 
 
+def test_a_question_that_the_model_has_no_room_for_ends_as_context_full(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["Compute " + "1+" * 600 + "1 modulo 10."]) == 0
+    assert "(context_full)" in capsys.readouterr().out
+
+
 def test_a_person_plays_a_seat_and_asks_until_the_input_ends(
     typed: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
