@@ -65,9 +65,8 @@ class TokenObs(BaseWrapper[str, Any, Any]):
         self.encode = encode
         self.length = length
         self.vocabulary = vocabulary
-        self._space = Box(0, vocabulary, (length,), np.int64)
-        self._spaces = dict.fromkeys(env.possible_agents, self._space)
-        self.state_space = self._space
+        self._spaces = {agent: Box(0, vocabulary, (length,), np.int64) for agent in env.possible_agents}
+        self.state_space = Box(0, vocabulary, (length,), np.int64)
 
     def observation_space(self, agent: str) -> Space[Any]:
         """`Box(0, vocabulary, (length,), int64)`."""

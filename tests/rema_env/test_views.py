@@ -39,6 +39,12 @@ def test_both_agents_have_equal_spaces() -> None:
     env = numbers()
     assert env.observation_space("meta_0") == env.observation_space("reasoner_0")
     assert env.action_space("meta_0") == env.action_space("reasoner_0") == gymnasium.spaces.Discrete(4)
+    first, second = (env.observation_space("meta_0"), env.observation_space("reasoner_0"))
+    first.seed(0)
+    drawn = first.sample()
+    first.seed(0)
+    second.sample()
+    assert np.array_equal(first.sample(), drawn), "each agent's space draws by itself"
 
 
 def test_the_newest_tokens_are_kept_at_the_end() -> None:
