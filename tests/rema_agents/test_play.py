@@ -423,17 +423,27 @@ def test_one_episode_is_played_in_an_environment_that_stays_open() -> None:
     env.close()
 
 
-def test_the_gate_is_clear_when_every_dialogue_waits_and_when_all_are_over() -> None:
-    seen: list[int] = []
+def test_the_gate_is_clear_when_every_dialogue_that_is_not_over_waits_and_when_all_are_over() -> None:
+    gates: list[Gate] = []
+    waiting: set[object] = set()
+    seen: list[tuple[int, int]] = []
+    under_way = len(PROBLEMS)
 
     class Waits:
         async def say(self, observation: Any, *, gate: Gate) -> str:
+            nonlocal under_way
+            gates.append(gate)
+            waiting.add(me := object())
             await gate.clear()
-            seen.append(gate.at_work)
+            seen.append((len(waiting), under_way))
+            waiting.remove(me)
+            under_way -= observation["turn"] == 1
             return "Done. [FINISH]"
 
     play(Watched, lambda n: {"meta_0": Waits(), "reasoner_0": Waits()}, PROBLEMS)
-    assert seen[0] == 0
+    assert len(seen) == 2 * len(PROBLEMS)
+    assert all(waits == left for waits, left in seen)
+    assert gates[0].at_work == 0
 
 
 def test_the_example_of_the_page_about_play_runs_as_written(capsys: pytest.CaptureFixture[str]) -> None:
