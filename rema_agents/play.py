@@ -19,7 +19,8 @@ from pettingzoo import AECEnv
 
 from rema_agents.gate import Gate
 from rema_agents.types import Episode, Seat
-from rema_env.dialogue import DialogueEnv, ending_of
+from rema_env.dialogue import DialogueEnv
+from rema_env.limits import ending_of
 from rema_env.transcript import Ending, Finish, Message, Problem, Transcript, Turn
 
 EnvFn = Callable[[], AECEnv]

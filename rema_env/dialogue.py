@@ -25,8 +25,6 @@ from rema_env.spaces import Chat, FreeText, valid_unicode
 from rema_env.terms import as_rewards
 from rema_env.transcript import Ending, Grade, Problem, Transcript
 
-__all__ = ["DialogueEnv", "Grader", "Limits", "OnCut", "Settings", "as_message", "ending_of"]
-
 Grader = Callable[[Problem, str], Grade]
 
 
