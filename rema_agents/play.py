@@ -20,7 +20,7 @@ from pettingzoo import AECEnv
 from rema_agents.gate import Gate
 from rema_agents.types import Episode, Seat
 from rema_env.dialogue import DialogueEnv
-from rema_env.limits import ending_of
+from rema_env.limits import as_message, ending_of
 from rema_env.transcript import Ending, Finish, Message, Problem, Transcript, Turn
 
 EnvFn = Callable[[], AECEnv]
@@ -198,8 +198,8 @@ class _Dialogue:
                 self._ending = _ending_told(info, truncated)
                 env.step(None)
             else:
-                message = await self._said_by(agent)
-                self._turns.append(Turn(agent, message if isinstance(message, Message) else Message(message)))
+                message = as_message(agent, await self._said_by(agent))
+                self._turns.append(Turn(agent, message))
                 await self._step(agent, message)
 
     async def _said_by(self, agent: str) -> Message | str:
@@ -211,7 +211,7 @@ class _Dialogue:
         with self._table.gate.waiting():
             return await self._seats[agent].say(observation, gate=self._table.gate)
 
-    async def _step(self, agent: str, message: Message | str) -> None:
+    async def _step(self, agent: str, message: Message) -> None:
         """Step the environment: at once where it only takes note, in a thread where it may wait for a grader."""
         ends = _ends(self._env, agent, message)
         if ends is False:
@@ -270,9 +270,9 @@ def _ending_told(info: Mapping[str, Any], truncated: bool) -> Ending:
     return Ending(info.get("ending", Ending.ROUND_LIMIT if truncated else Ending.FINISHED))
 
 
-def _ends(env: AECEnv, agent: str, message: Message | str) -> bool | None:
+def _ends(env: AECEnv, agent: str, message: Message) -> bool | None:
     """Whether a step ends its dialogue, so that it may wait for a grader; None where only the environment knows."""
     game = env.unwrapped
-    if not isinstance(game, DialogueEnv) or not isinstance(message, str):
+    if not isinstance(game, DialogueEnv):
         return None
     return ending_of(game.process, game.transcript.said(agent, message), game.limits) is not None

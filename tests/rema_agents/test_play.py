@@ -370,6 +370,12 @@ def test_a_cancelled_play_leaves_nothing_behind() -> None:
     asyncio.run(scene())
 
 
+def test_a_seat_that_says_no_text_is_named() -> None:
+    with pytest.raises(TypeError, match="reasoner_0 must say a str or a Message, got NoneType: None") as caught:
+        play(Watched, lambda n: {**seats(), "reasoner_0": ScriptedSeat(lambda chat: None)}, PROBLEMS[:1])  # type: ignore[arg-type,return-value]
+    assert caught.value.__notes__ == ["while playing problem 'p0', turn 1"]
+
+
 def test_an_agent_without_a_seat_is_named() -> None:
     with pytest.raises(ValueError, match="nobody sits for reasoner_0; there are seats for meta_0"):
         play(Watched, lambda n: {"meta_0": ScriptedSeat(["a"])}, PROBLEMS[:1])
