@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +21,7 @@ from rema_agents.server import Server
 from rema_agents.types import SamplingParams, Seat
 from rema_env.transcript import Ending, Finish, Message
 from tests.rema_agents import contract
-from tests.rema_agents.contract import PROMPTS, ask_all, params, random_llama
+from tests.rema_agents.contract import PROMPTS, ask_all, params
 from tests.rema_agents.templates import tokenizer_of
 from tests.rema_agents.test_hf import ContinuedEnv
 from tests.rema_agents.test_play import PROBLEMS, Watched
@@ -333,14 +332,3 @@ def test_an_unreachable_server_and_an_unnamed_model_are_said_at_start(script: Ca
         Server(f"http://127.0.0.1:{free_port()}/v1", attempts=2, max_wait=0.01)
     with pytest.raises(ValueError, match="lists the models one, two: name one"):
         Server(script(chat(""), models=2).url)
-
-
-def test_weights_go_where_the_server_can_read_them(tmp_path: Path) -> None:
-    from rema_agents.weight_files import WeightFiles
-
-    files = WeightFiles()
-    files.write(random_llama().named_parameters())
-    assert Path(files.folder).is_dir()
-    assert files.written
-    files.remove()
-    assert not Path(files.folder).exists()

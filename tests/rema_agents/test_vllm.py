@@ -20,7 +20,6 @@ from rema_agents.checksum import Counted, checksum
 from rema_agents.play import play
 from rema_agents.seat import LMSeat
 from rema_agents.types import SamplingParams
-from rema_agents.visible_gpu import seeing
 from rema_agents.vllm import VLLMSampler
 from rema_agents.vllm.handover import Handover
 from rema_agents.weight_ipc import Receiver, chunks
@@ -321,18 +320,6 @@ def test_a_length_that_the_model_does_not_take_is_refused_with_how_much_to_lower
     random_llama().save_pretrained(tmp_path)
     with pytest.raises(ValueError, match=r"come to 300 tokens and .* takes 256: lower them by 44 together"):
         VLLMSampler(tmp_path, max_model_len=300)
-
-
-def test_the_engine_of_a_rank_sees_its_own_gpu_alone_and_the_rank_all_of_them(
-    on_gpu: tuple[VLLMSampler, FakeEngine], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for seen, gpu, expected in (("4,5,6", 1, "5"), (None, 2, "2"), ("4,5", None, "4,5")):
-        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-        if seen is not None:
-            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", seen)
-        with seeing(gpu):
-            assert os.environ["CUDA_VISIBLE_DEVICES"] == expected
-        assert os.environ.get("CUDA_VISIBLE_DEVICES") == seen
 
 
 def test_weights_are_files_in_a_folder_of_their_own_that_goes_with_the_sampler(
