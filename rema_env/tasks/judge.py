@@ -6,7 +6,7 @@
 | Action | a `str`, or a `Message` that knows how it ended: `FreeText` |
 | Observation | `{"messages": the agent's chat, "turn": turns said so far}`: `Dict(Chat, Discrete)` |
 | Reward | 1 for both where the dialogue finished and the reasoner's last message ends with the right verdict |
-| Terminated | `finished`: the reasoner has answered a message that ends with `[FINISH]` |
+| Terminated | `finished`: the reasoner has answered a message that ends with `[FINISH]`; in one round, once it spoke |
 | Truncated | `round_limit`, `message_limit`, `context_full`, `aborted` |
 | Infos | at the end: ending, outcome, score (raw grade), extracted, terms, dropped |
 """

@@ -6,8 +6,8 @@ r"""Two agents solve a math problem: one thinks about how, the other works it ou
 | Action | a `str`, or a `Message` that knows how it ended: `FreeText` |
 | Observation | `{"messages": the agent's chat, "turn": turns said so far}`: `Dict(Chat, Discrete)` |
 | Reward | 1 for both where the dialogue finished and the reasoner's last `\boxed{}` equals the golden answer |
-| Terminated | `finished`: the reasoner has answered a message that ends with `[FINISH]` |
-| Truncated | `round_limit`, `message_limit`, `context_full`, `aborted` |
+| Terminated | `finished`: the reasoner has answered a message that ends with `[FINISH]`; in one round, once it spoke |
+| Truncated | `round_limit`, `message_limit`, `context_full`, `invalid_action`, `aborted` |
 | Infos | at the end: ending, outcome, score (raw grade), extracted, terms, dropped |
 """
 

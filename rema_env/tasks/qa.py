@@ -6,7 +6,7 @@ r"""Two agents answer a question in a few words: one says what has to be found o
 | Action | a `str`, or a `Message` that knows how it ended: `FreeText` |
 | Observation | `{"messages": the agent's chat, "turn": turns said so far}`: `Dict(Chat, Discrete)` |
 | Reward | for both, where the dialogue finished: how well the reasoner's last `\boxed{}` matches the golden answer |
-| Terminated | `finished`: the reasoner has answered a message that ends with `[FINISH]` |
+| Terminated | `finished`: the reasoner has answered a message that ends with `[FINISH]`; in one round, once it spoke |
 | Truncated | `round_limit`, `message_limit`, `context_full`, `aborted` |
 | Infos | at the end: ending, outcome, score (raw grade), extracted, terms, dropped |
 """
