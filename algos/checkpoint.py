@@ -40,7 +40,8 @@ def save_weights(run: Run, folder: Path) -> None:
 
 
 def save_checkpoint(run: Run) -> Path:
-    """Everything that a resumed run needs."""
+    """Everything that a resumed run needs. Samplers sleep meanwhile: optimizer states need the GPU to be written."""
+    run.team.sleep()
 
     def fill(folder: Path) -> None:
         save_weights(run, folder)
@@ -48,6 +49,7 @@ def save_checkpoint(run: Run) -> Path:
         for policy in run.team.learning():
             assert policy.learner is not None
             policy.learner.save_state(trainer / policy.name)
+            policy.learner.rest()
         random = trainer / "random"
         random.mkdir(parents=True, exist_ok=True)
         (random / f"rank-{ranks.number():03d}.json").write_text(json.dumps(generator_states()))
@@ -133,4 +135,4 @@ def load_checkpoint(run: Run, path: Path) -> None:
     random = path / "trainer" / "random" / f"rank-{ranks.number():03d}.json"
     if random.is_file():
         restore_generators(json.loads(random.read_text()))
-    run.folder.forget_after(run.progress.step)
+    run.folder.forget_after(run.progress.step, logged=run.progress.logged)

@@ -182,6 +182,4 @@ def at_rest(run: Run) -> Iterator[None]:
     try:
         yield
     finally:
-        for policy in run.team.policies:
-            if hasattr(policy.sampler, "sleep"):
-                policy.sampler.sleep()
+        run.team.sleep()

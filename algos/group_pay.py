@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from rema_agents.types import Episode
@@ -12,10 +12,12 @@ from rema_env.problems.pairs import swapped
 from rema_env.transcript import Problem, role_of
 
 
-def check_group_rewards(weights: Mapping[str, float]) -> None:
-    """Raise ValueError for a term that does not exist or a weight that is no finite number."""
+def check_group_rewards(weights: Mapping[str, float], roles: Collection[str]) -> None:
+    """Raise ValueError for a term or a role that does not exist or a weight that is no finite number."""
     for name, weight in weights.items():
-        term = name.rpartition("/")[2]
+        role, _, term = name.rpartition("/")
+        if role and role not in roles:
+            raise ValueError(f"--group-rewards: there is no role {role!r}; there are {', '.join(roles)}")
         if term not in GROUP_TERMS:
             raise ValueError(f"--group-rewards: there is no term {term!r}; there are {', '.join(GROUP_TERMS)}")
         if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not math.isfinite(weight):

@@ -38,6 +38,7 @@ from algos.team import (
     total_updates,
 )
 from algos.world import eval_sets, make_world, trained_on
+from rema_env.transcript import role_of
 
 
 def launch(config: TrainConfig, algorithm: Algorithm, *, command: str) -> dict[str, Any]:
@@ -145,8 +146,8 @@ def prepare(config: TrainConfig, algorithm: Algorithm, console: Console, command
     bf16 = Precision.here(config.model.bf16).bf16
     check(config, n=ranks.count(), bf16=bf16)
     check_deepspeed(config.learner, bf16=bf16)
-    check_group_rewards(config.sampling.group_rewards)
     world = make_world(config.env)
+    check_group_rewards(config.sampling.group_rewards, [role_of(agent) for agent in world.agents])
     if both_orders(config.sampling.group_rewards):
         check_both_orders(world.problems.draw(config.common.seed, 0), config.sampling.num_generations)
     evaluation = Evaluation.of(config)
@@ -170,11 +171,20 @@ def prepare(config: TrainConfig, algorithm: Algorithm, console: Console, command
     run = Run(config, algorithm, world, evaluation, team, folder, console, reporters, sets)
     if checkpoint is not None:
         load_checkpoint(run, checkpoint)
-        run.alarms = Alarms(folder.metrics())
+        run.alarms = Alarms(logged_until_now(run))
         console.say(f"resumed from {checkpoint}, after step {run.progress.step}")
     elif config.run.resume_from_checkpoint:
-        folder.forget_after(0)
+        folder.forget_after(0, logged=0)
     return run
+
+
+def logged_until_now(run: Run) -> list[dict[str, Any]]:
+    """The metrics of all steps done, that of one whose evaluation is still to come included.
+
+    The same on every rank, though the first one may still be writing the file anew without the steps to be made again.
+    """
+    steps = [line for line in run.folder.metrics() if line["step"] <= run.progress.logged]
+    return steps if run.progress.unlogged is None else [*steps, run.progress.unlogged]
 
 
 def _folder(config: TrainConfig, command: str) -> RunFolder:
@@ -193,6 +203,7 @@ def _checkpoint(config: TrainConfig, folder: RunFolder, console: Console) -> tup
     path = folder.latest() if resume == "latest" else Path(resume)
     if path is not None and not (path / "trainer").is_dir():
         path = latest_checkpoint(path) or path
+    path = ranks.gather(path)[0]  # the first rank may just have mended the folder
     if path is None:
         console.say(f"there is no checkpoint in {folder.path} yet: starting from the beginning")
         return None, 0

@@ -82,11 +82,11 @@ class RunFolder:
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
-    def forget_after(self, step: int) -> None:
-        """Drop metrics and episodes of steps beyond `step`: a resumed run makes them again."""
+    def forget_after(self, step: int, *, logged: int) -> None:
+        """Drop episodes of steps beyond `step` and metrics of those beyond `logged`: a resumed run makes them again."""
         if not self._writes:
             return
-        kept = [line for line in self.metrics() if line["step"] <= step]
+        kept = [line for line in self.metrics() if line["step"] <= logged]
         self._write_whole("metrics.jsonl", "".join(json.dumps(line) + "\n" for line in kept))
         for path in (*self.path.glob("episodes/step-*.jsonl"), *self.path.glob("skipped/step-*.jsonl")):
             if int(path.stem.removeprefix("step-").partition("-")[0]) > step:

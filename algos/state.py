@@ -49,6 +49,11 @@ class Progress:
     skipped_in_a_row: int = 0
     phase: dict[str, Any] | None = None
 
+    @property
+    def logged(self) -> int:
+        """How many steps have their metrics in metrics.jsonl."""
+        return self.step - (self.unlogged is not None)
+
 
 class Clock:
     """Seconds by part of a step."""

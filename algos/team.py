@@ -96,20 +96,17 @@ class Team(Mapping[str, Policy]):
         """The policies that learn."""
         return tuple(policy for policy in self.policies if policy.agents)
 
-    def seats(
-        self, params: SamplingParams, *, max_prompt_length: int, first_dialogue: int = 0
-    ) -> Callable[[int], Mapping[str, Seat]]:
-        """For `play`: dialogue number -> a new seat for each agent.
+    def seats(self, params: SamplingParams, *, max_prompt_length: int) -> Callable[[int], Mapping[str, Seat]]:
+        """For `play`: dialogue number -> a new seat for each agent."""
+        return lambda dialogue: {
+            agent: policy.seat(agent, params, dialogue, max_prompt_length) for agent, policy in self.items()
+        }
 
-        Args:
-            first_dialogue: added to the dialogue's number, so that ranks draw differently.
-        """
-
-        def seats_for(dialogue: int) -> Mapping[str, Seat]:
-            number = first_dialogue + dialogue
-            return {agent: policy.seat(agent, params, number, max_prompt_length) for agent, policy in self.items()}
-
-        return seats_for
+    def sleep(self) -> None:
+        """Have the samplers leave the GPU to learners, as far as they can, until their next call or weights."""
+        for policy in self.policies:
+            if hasattr(policy.sampler, "sleep"):
+                policy.sampler.sleep()
 
     def close(self) -> None:
         """Let go of the samplers."""

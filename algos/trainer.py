@@ -104,14 +104,7 @@ def one_step(run: Run) -> dict[str, Any]:
         metrics["sampling/kept"] = collected.kept
     if config.sampling.phase_problems and progress.phase is not None:
         metrics["sampling/phase_problems"] = len(progress.phase["draws"])
-    for policy in run.team.learning():
-        agents = tuple(agent for agent in policy.agents if agent in run.schedule.learning(step))
-        if not agents:
-            continue
-        prefix = f"{policy.name}/" if len(run.team.learning()) > 1 else ""
-        metrics |= {prefix + name: value for name, value in learn(run, policy, agents, episodes, step, clock).items()}
-        with clock("publish"):
-            publish(policy)
+    metrics |= learnt(run, episodes, step, clock)
     seconds = time.perf_counter() - start
     progress.step, progress.train_seconds = step, progress.train_seconds + seconds
     progress.problems += collected.problems
@@ -126,6 +119,25 @@ def one_step(run: Run) -> dict[str, Any]:
             f"in step 1 only {1 - metrics['frac_reward_zero_std']:.0%} of groups have rewards that vary, so there is "
             f"hardly anything to learn from; {COLD_START}"
         )
+    return metrics
+
+
+def learnt(run: Run, episodes: Sequence[Episode], step: int, clock: Clock) -> dict[str, float]:
+    """Have every policy learn whose turn it is, then publish them; what each says of it, under its name."""
+    metrics: dict[str, float] = {}
+    policies = []
+    for policy in run.team.learning():
+        agents = tuple(agent for agent in policy.agents if agent in run.schedule.learning(step))
+        if not agents:
+            continue
+        prefix = f"{policy.name}/" if len(run.team.learning()) > 1 else ""
+        metrics |= {prefix + name: value for name, value in learn(run, policy, agents, episodes, step, clock).items()}
+        assert policy.learner is not None
+        policy.learner.rest()
+        policies.append(policy)
+    for policy in policies:  # last, as a sampler wakes up on the GPU to take its weights
+        with clock("publish"):
+            publish(policy)
     return metrics
 
 

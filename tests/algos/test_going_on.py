@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from algos.state import Run
 
 FLAGS = ["--env", "math_v0", "--problems-per-step", "4", "--num-generations", "4", "--eval-num-problems", "4"]
 FLAGS += ["--eval-steps", "0", "--num-completions-to-print", "0", "--num-minibatches", "1", "--save-steps", "1"]
@@ -123,3 +128,29 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest
         run("--output-dir", str(tmp_path / "file" / "run"))
     assert exit_.value.code == 2
     assert "file/run cannot be written: Not a directory" in capsys.readouterr().err
+
+
+def test_a_step_that_was_stopped_before_its_evaluation_is_logged_once_however_often_it_is_taken_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from algos import trainer
+
+    where = ["--eval-steps", "2", "--max-steps", "3", "--output-dir", str(tmp_path / "run")]
+    one_step = trainer.one_step
+
+    def interrupted(run: Run) -> dict[str, Any]:
+        metrics = one_step(run)
+        if metrics["step"] == 2:
+            signal.raise_signal(signal.SIGTERM)
+        return metrics
+
+    monkeypatch.setattr(trainer, "one_step", interrupted)
+    with pytest.raises(SystemExit) as exit_:
+        run(*where)
+    assert exit_.value.code == 143
+    monkeypatch.undo()
+    for _ in range(2):
+        run(*where, "--resume-from-checkpoint", str(tmp_path / "run" / "checkpoint-2"))
+        lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+        assert [line["step"] for line in lines] == [1, 2, 3]
+        assert [name for line in lines for name in line if name == "eval/heldout/accuracy"] == ["eval/heldout/accuracy"]

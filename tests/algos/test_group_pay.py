@@ -47,11 +47,12 @@ def test_without_group_terms_episodes_stay_as_they_are() -> None:
     [
         ({"unity": 1}, "there is no term 'unity'; there are majority_share"),
         ({"majority_share": "a lot"}, "finite number"),
+        ({"mata/majority_share": 1}, "there is no role 'mata'; there are meta, reasoner"),
     ],
 )
 def test_what_cannot_be_paid_is_said(weights: dict[str, float], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        check_group_rewards(weights)
+        check_group_rewards(weights, ["meta", "reasoner"])
 
 
 FAIR = """

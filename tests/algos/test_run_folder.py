@@ -115,7 +115,7 @@ def test_steps_beyond_a_checkpoint_are_forgotten(tmp_path: Path) -> None:
     for step in (1, 2, 3):
         folder.log({"step": step})
         folder.write_step(step, [])
-    folder.forget_after(2)
+    folder.forget_after(2, logged=2)
     assert [line["step"] for line in folder.metrics()] == [1, 2]
     assert sorted(path.name for path in (folder.path / "episodes").iterdir()) == [
         "step-000001.jsonl",
