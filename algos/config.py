@@ -135,6 +135,8 @@ class LimitsConfig:
     def __post_init__(self) -> None:
         for name in ("max_completion_length", "max_prompt_length", "max_concurrency"):
             _at_least(name, getattr(self, name), 1)
+        if self.dialogue_timeout is not None and not self.dialogue_timeout > 0:
+            raise ValueError(f"--dialogue-timeout must be above 0, got {self.dialogue_timeout}")
 
 
 @dataclass(frozen=True)
@@ -209,7 +211,7 @@ class LearnerConfig:
     learning_rates: JsonObject = field(default_factory=dict)
     """With separate weights: a role's own learning rate, as JSON, e.g. '{"meta": 5e-7}'."""
     lr_scheduler_type: Literal["constant", "linear", "cosine"] = "constant"
-    """After the warm-up: constant, or down to 0 at the last update."""
+    """After the warm-up: constant, or falling, to reach 0 after the last update."""
     warmup_steps: int = 0
     """Updates over which the learning rate rises from 0."""
     adam_beta1: float = 0.9
@@ -270,8 +272,9 @@ class EvalConfig:
     """None: as in training."""
 
     def __post_init__(self) -> None:
-        for name in ("eval_num_problems", "eval_num_samples"):
-            _at_least(name, getattr(self, name), 1)
+        for name in ("eval_num_problems", "eval_num_samples", "eval_max_rounds", "eval_max_completion_length"):
+            if getattr(self, name) is not None:
+                _at_least(name, getattr(self, name), 1)
         for name in ("eval_steps", "eval_temperature"):
             _at_least(name, getattr(self, name), 0)
 
@@ -288,6 +291,9 @@ class CommonConfig:
     """A named set of flags. With no model named it is `embedded`."""
     config: str | None = None
     """A YAML file of flags, e.g. the config.yaml of a run."""
+
+    def __post_init__(self) -> None:
+        _at_least("seed", self.seed, 0)
 
 
 @dataclass(frozen=True)

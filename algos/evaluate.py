@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import tyro
 from pettingzoo import AECEnv
 from tyro.conf import OmitArgPrefixes as Flat
 from tyro.conf import Positional
@@ -33,6 +34,7 @@ from rema_agents.types import Episode, SamplingParams, Seat
 from rema_env.roles import digest
 from rema_env.transcript import Message, Problem, role_of
 
+PROG = "python -m algos.evaluate"
 EVALUATION = 2**31
 """Takes the place of the step in seeds, so that evaluation and training never draw the same numbers."""
 
@@ -94,13 +96,15 @@ def evaluate_sets(
     team: Team, evaluation: Evaluation, sets: Mapping[str, Sequence[Problem]], *, greedy: bool = False
 ) -> dict[str, Scores]:
     """The team on every set: `eval_num_samples` episodes a problem at `eval_temperature`, and if asked a greedy one."""
-    settings = evaluation.settings
+    settings, by_greed = evaluation.settings, None
     scores = {}
     for name, problems in sets.items():
         episodes = evaluation.play(
             evaluation.seats(team, settings.eval_temperature), problems, settings.eval_num_samples
         )
-        by_greed = accuracy(evaluation.play(evaluation.seats(team, 0.0), problems)) if greedy else None
+        if greedy:
+            is_greedy = settings.eval_temperature == 0
+            by_greed = accuracy(episodes if is_greedy else evaluation.play(evaluation.seats(team, 0.0), problems))
         scores[name] = Scores(accuracy(episodes), by_greed, episodes)
     return scores
 
@@ -191,10 +195,9 @@ class EvaluateConfig(CommandConfig):
 
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""
-    prog = "python -m algos.evaluate"
     args = list(sys.argv[1:] if argv is None else argv)
-    with exit_on_mistakes(prog):
-        config = parse(EvaluateConfig, args, prog=prog, defaults=_defaults)
+    with exit_on_mistakes(PROG):
+        config = parse(EvaluateConfig, args, prog=PROG, defaults=_defaults)
         if not config.target:
             raise ValueError(
                 "name what to evaluate: a run folder, a checkpoint, a model folder, embedded or a hub name"
@@ -203,12 +206,14 @@ def main(argv: Sequence[str] | None = None) -> None:
         sets = eval_sets(config.evaluation, config.env, world)
         if not sets:
             raise ValueError(f"there is nothing to evaluate on: name files with --eval-datasets (env {config.env.env})")
+        if config.cross_play and config.target == config.model.model_name_or_path:
+            raise ValueError(f"--cross-play pairs before with after training, and {config.target} is no run")
         report(config, world, sets)
 
 
 def _defaults(args: Sequence[str]) -> EvaluateConfig:
-    """The settings of the run that the first argument names, where it names one; else those of its model."""
-    target = next((arg for arg in args if not arg.startswith("-")), "")
+    """The settings of the run that is to be evaluated, where it is one; else those of its model."""
+    target = tyro.cli(EvaluateConfig, args=args, prog=PROG).target
     written = next(
         (p for p in (Path(target) / "config.yaml", Path(target).parent / "config.yaml") if p.is_file()), None
     )
@@ -231,8 +236,10 @@ def report(config: EvaluateConfig, world: World, sets: Mapping[str, Sequence[Pro
     hush_libraries()
     out, precision = Console(highlight=False, soft_wrap=True), Precision.here(config.model.bf16)
     evaluation = Evaluation.of(config)
-    room, seed = Room.of(config), config.common.seed
-    team = make_team(config.model, world.agents, precision, model=config.target, room=room, seed=seed)
+    room, seed, model = Room.of(config), config.common.seed, config.model
+    if config.cross_play:  # two teams play, and a GPU is there once
+        model = replace(model, vllm_gpu_memory_utilization=model.vllm_gpu_memory_utilization / 2)
+    team = make_team(model, world.agents, precision, model=config.target, room=room, seed=seed)
     for policy in team.policies:
         if (said := mismatch(policy.folder, world.system_prompts)) is not None:
             print(f"warning: {said}", file=sys.stderr)
@@ -255,7 +262,7 @@ def report(config: EvaluateConfig, world: World, sets: Mapping[str, Sequence[Pro
         found = {name: {"accuracy": s.accuracy, "accuracy_greedy": s.accuracy_greedy} for name, s in scores.items()}
         folder.write_summary({"model": config.target, "evaluation": found, **provenance(world)})
     if config.cross_play:
-        before = make_team(config.model, world.agents, precision, room=room, seed=seed)
+        before = make_team(model, world.agents, precision, room=room, seed=seed)
         for name, problems in sets.items():
             out.print(cross_play_table(name, cross_play(before, team, evaluation, problems)))
         before.close()

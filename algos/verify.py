@@ -24,6 +24,7 @@ from algos.batch import join_calls, make_batch
 from algos.command_line import exit_on_mistakes, flatten, lay_over, read_yaml
 from algos.config import CommandConfig, EvalConfig
 from algos.models import model_folder
+from algos.scoring import Precision, Reference
 from algos.team import policy_names
 from algos.world import make_world
 from rema_agents.chat import ChatCodec
@@ -146,8 +147,6 @@ def logp_gaps(episodes: Sequence[Episode], recorded: Recorded, temperature: floa
     Returns:
         calls compared, calls in all, and the largest difference [nats].
     """
-    from algos.scoring import Precision, Reference
-
     precision = Precision.here(recorded.config.model.bf16)
     by_weights: dict[tuple[str, int], list[Episode]] = defaultdict(list)
     for episode in episodes:
@@ -195,7 +194,7 @@ def verify(path: Path) -> list[str]:
         compared, calls, worst = logp_gaps(
             episodes, recorded, recorded.temperature if trained else recorded.eval_temperature
         )
-        limit = TOLERANCE["bfloat16" if recorded.config.model.bf16 else "float32"]
+        limit = TOLERANCE["bfloat16" if Precision.here(recorded.config.model.bf16).bf16 else "float32"]
         if compared and worst > limit:
             found.append(f"{file.name}: a log-probability is {worst:.1e} from what its weights give, above {limit:g}")
         gap = f", log-probabilities of {compared} within {worst:.1e}" if compared else ", no weights for them on disk"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from importlib.metadata import version
 from pathlib import Path
 
@@ -26,7 +27,7 @@ def test_the_same_evaluation_gives_the_same_figures_by_name_and_by_folder(
 ) -> None:
     main(["embedded", *FEW, "--output-dir", str(tmp_path / "kept")])
     by_name = capsys.readouterr().out
-    main([str(embedded), "--preset", "embedded", *FEW])
+    main(["--preset", "embedded", *FEW, str(embedded)])
     assert capsys.readouterr().out == by_name
     assert "heldout: 24 problems, accuracy 0." in by_name
     kept = list(read_episodes(tmp_path / "kept" / "evaluation" / "heldout.jsonl"))
@@ -70,6 +71,13 @@ def test_more_samples_a_problem_are_averaged(capsys: pytest.CaptureFixture[str])
     assert "(72 episodes at temperature 1)" in capsys.readouterr().out
 
 
+def test_an_evaluation_at_temperature_0_is_the_greedy_one(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["embedded", "--eval-num-problems", "24", "--eval-temperature", "0"])
+    told = re.search(r"accuracy ([\d.]+) \(24 episodes at temperature 0\), greedy ([\d.]+)", capsys.readouterr().out)
+    assert told is not None
+    assert told[1] == told[2]
+
+
 def test_any_file_can_be_evaluated_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "mine.jsonl"
     file.write_text(json.dumps({"question": "Compute 1+2*3 modulo 10.", "answer": 7}) + "\n")
@@ -81,6 +89,7 @@ def test_any_file_can_be_evaluated_on(tmp_path: Path, capsys: pytest.CaptureFixt
     ("argv", "said"),
     [
         ([], "name what to evaluate: a run folder"),
+        (["embedded", "--cross-play"], "--cross-play pairs before with after training, and embedded is no run"),
         (["./nowhere"], "./nowhere: there is no such folder"),
         (["embedded", "--eval-datasets", "nowhere.csv"], "nowhere.csv"),
         (["embedded", "--eval-num-samples", "0"], "--eval-num-samples must be at least 1, got 0"),
