@@ -40,11 +40,6 @@ class GRPOConfig(SurrogateConfig, CreditConfig):
     share: Share = "token"
     """What the loss weighs equally."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.ratio not in ("token", "sequence"):
-            raise ValueError(f"--ratio {self.ratio} is turn_ppo's; GRPO has token and sequence")
-
 
 @dataclass(frozen=True)
 class Config(TrainConfig):

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from tyro.conf import OmitArgPrefixes as Flat
 
+from algos import ranks
 from algos.command_line import exit_on_mistakes, flatten, parse, peek, read_yaml, with_settings
 from algos.config import CommandConfig, LearnerConfig
 from algos.models import EMBEDDED, model_folder
@@ -80,6 +81,10 @@ class Config(CommandConfig):
     sft: Flat[SFTConfig] = field(default_factory=SFTConfig)
     learner: Flat[LearnerConfig] = field(default_factory=LearnerConfig)
 
+    def __post_init__(self) -> None:
+        if self.model.lora_rank or self.learner.learning_rates:
+            raise ValueError("finetuning trains all weights at one rate: leave out --lora-rank and --learning-rates")
+
 
 def loss(out: Out, batch: Batch) -> tuple[Tensor, Metrics]:
     """Cross-entropy [nats a token], each token with its share."""
@@ -110,7 +115,7 @@ def train(school: School, say: Callable[[str], None]) -> Path:
     config, start = school.config.sft, time.perf_counter()
     step, metrics = 0, {}
     with Interrupts() as interrupts:
-        while step < config.max_steps and not interrupts.asked:
+        while step < config.max_steps and not interrupts.agreed():
             step += 1
             metrics = study(school, step)
             school.folder.log(metrics)
@@ -161,6 +166,8 @@ def save(school: School, folder: Path) -> None:
     for pupil in school.pupils:
         assert pupil.learner is not None
         pupil.learner.save(folder / pupil.name)
+        if not ranks.is_first():
+            continue
         pupil.codec.tokenizer.save_pretrained(folder / pupil.name)
         if len(school.worlds) == 1:  # else each process has prompts of its own
             write_prompts(folder / pupil.name, *(world.system_prompts for world in school.worlds.values()))
@@ -183,7 +190,8 @@ def prepare(config: Config) -> School:
     lesson = make_lessons(dataset, mistakes, [(process, worlds[process].agents) for process in dealt], seed)
     agents = tuple(dict.fromkeys(agent for world in worlds.values() for agent in world.agents))
     learning = learning_agents(config.model, agents)
-    folder = RunFolder(Path(config.common.output_dir or f"runs/sft-{time.strftime('%Y%m%d-%H%M%S')}"))
+    path = Path(config.common.output_dir or f"runs/sft-{time.strftime('%Y%m%d-%H%M%S')}")
+    folder = RunFolder(ranks.gather(path)[0])
     folder.write_config(flatten(config))
     return School(config, worlds, lesson, enrol(config, learning, folder), folder)
 
@@ -214,9 +222,11 @@ def fresh(folder: str, target: Path, seed: int) -> str:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder)).save_pretrained(target)
+    if ranks.is_first():
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder)).save_pretrained(target)
+    ranks.wait()
     return str(target)
 
 
@@ -241,13 +251,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     config = parse(Config, sys.argv[1:] if argv is None else argv, prog=prog, defaults=defaults)
     from algos.console import Console
 
-    console = Console()
+    console = Console(quiet=not ranks.is_first())
     if config.common.preset:
         console.say(f"preset: {config.common.preset}")
-    with exit_on_mistakes(prog):
-        school = prepare(config)
-    with console:
-        console.say(f"final weights: {train(school, console.say)}")
+    with ranks.ending_together():
+        with exit_on_mistakes(prog):
+            school = prepare(config)
+        with console:
+            console.say(f"final weights: {train(school, console.say)}")
 
 
 if __name__ == "__main__":

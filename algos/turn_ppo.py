@@ -13,6 +13,7 @@ Source: ReMA, arXiv:2503.09501, Eq. 12 and 13, and its released code (`clip_mode
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -54,8 +55,8 @@ class TurnPPOConfig(SurrogateConfig, CreditConfig):
         for name in ("gamma", "lam"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"--{name} must be between 0 and 1, got {getattr(self, name)}")
-        if self.ratio not in ("turn_geometric", "turn_arithmetic"):
-            raise ValueError(f"--ratio {self.ratio} is GRPO's; turn-ratio PPO has turn_geometric and turn_arithmetic")
+        if not 0 <= self.value_coef < math.inf:
+            raise ValueError(f"--value-coef must be at least 0 and finite, got {self.value_coef}")
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ def loss(out: Out, batch: Batch, *, config: TurnPPOConfig) -> tuple[Tensor, Metr
     assert out.value_BK is not None
     K = out.value_BK.shape[1]
     share_BK = turn_sums(batch.turn_BT)(batch.share_BT)
-    error = (share_BK * (out.value_BK - batch.return_BK[:, :K]) ** 2 / 2)[:, :K].sum()
+    error = (share_BK * (out.value_BK - batch.return_BK[:, :K]) ** 2 / 2).sum()
     return value + config.value_coef * error, {**scalars, "value_loss": error.detach()}
 
 

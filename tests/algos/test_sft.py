@@ -6,11 +6,14 @@ import json
 import math
 import os
 import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from algos import sft
 from algos.algorithm import Out
@@ -88,6 +91,27 @@ def test_a_file_of_dialogues_teaches_a_named_model(tmp_path: Path) -> None:
     lines = (trained(tmp_path / "run", *flags) / "metrics.jsonl").read_text().splitlines()
     losses = [json.loads(line)["loss"] for line in lines]
     assert losses[-1] < losses[0] - 0.5
+
+
+def test_two_ranks_leave_one_run_with_the_weights_of_one(tmp_path: Path) -> None:
+    start = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone", "-m", "algos.sft"]
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu"}
+    argv = [*start, *SMALL, "--output-dir", str(tmp_path / "two")]
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.count("final weights: ") == 1
+    assert len((tmp_path / "two" / "metrics.jsonl").read_text().splitlines()) == 3
+    one, two = (
+        load_file(folder / "final" / "policy" / "model.safetensors")
+        for folder in (trained(tmp_path / "one"), tmp_path / "two")
+    )
+    assert all(torch.allclose(two[name], weight, atol=1e-4) for name, weight in one.items())
+
+
+def test_what_finetuning_would_pass_over_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        config_of("--lora-rank", "8")
+    assert "leave out --lora-rank and --learning-rates" in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 
 def test_ctrl_c_keeps_what_was_learnt(tmp_path: Path) -> None:
