@@ -63,8 +63,6 @@ def raw_env(
     """
     if problems is not None and dataset is not None:
         raise ValueError("judge_v0 takes problems or dataset, not both")
-    if dataset is None and orders != "both":
-        raise ValueError("judge_v0: orders tells how a dataset is read, and there is none")
     if dataset is not None:
         problems = load_pairs_named(dataset, orders)
     rules = process_named(process, shown)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import rema_env
+from rema_env.problems.listed import Listed
 from rema_env.problems.pairs import Pair, arithmetic_pairs, as_problem, in_orders, load_pairs, swapped
 from rema_env.transcript import Problem
 
@@ -156,10 +157,10 @@ def test_the_procedural_pairs_have_a_name_and_other_families_hold_none() -> None
         rema_env.judge_v0(dataset="chains-3")
 
 
-def test_an_order_without_a_data_set_is_refused() -> None:
-    for problems in (None, arithmetic_pairs()):
-        with pytest.raises(ValueError, match="judge_v0: orders tells how a dataset is read, and there is none"):
-            rema_env.judge_v0(problems, orders="given")
+def test_problems_that_were_read_already_keep_the_orders_they_were_read_in() -> None:
+    """As a run does, which reads a data set once and tells further environments the rest of its arguments."""
+    source = Listed("pairs", in_orders([PAIR], "given"))
+    assert rema_env.judge_v0(source, orders="shuffled").unwrapped.problems is source
 
 
 def test_a_problem_that_is_no_pair_is_refused_before_anyone_speaks() -> None:
