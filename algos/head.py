@@ -64,6 +64,22 @@ def token_logps(
     return logp_N, entropy_N if entropy else None
 
 
+def answers_with_logps(head: torch.nn.Linear, shape: Shape) -> None:
+    """Teach a head to answer with log-probabilities where it is told the tokens, and with logits where it is not."""
+    logits = head.forward
+
+    def forward(
+        hidden_NH: Tensor, token_N: Tensor | None = None, temperature: float = 1.0, entropy: bool = False
+    ) -> Any:
+        if token_N is None:
+            return logits(hidden_NH)
+        return token_logps(
+            hidden_NH, head.weight, head.bias, token_N, temperature=temperature, shape=shape, entropy=entropy
+        )
+
+    head.forward = forward  # type: ignore[method-assign, assignment]
+
+
 def _chunks(tokens: int, vocabulary: int) -> Iterator[slice]:
     size = max(1, CHUNK_ELEMENTS // vocabulary)
     return (slice(start, min(start + size, tokens)) for start in range(0, tokens, size))

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from algos import ranks
 from algos.algorithm import Out
 from algos.batch import Batch, deal
-from algos.head import Shape, token_logps
+from algos.head import Shape, answers_with_logps
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Scorer(nn.Module):
             nn.init.zeros_(self.critic.bias)
         self.chunked = isinstance(self._head, nn.Linear)
         if self.chunked:
-            _answers_with_logps(self._head, Shape.of(self._causal.config))
+            answers_with_logps(self._head, Shape.of(self._causal.config))
 
     @property
     def vocabulary(self) -> int:
@@ -175,22 +175,6 @@ def _head_input(head: nn.Module) -> Iterator[list[Tensor]]:
         yield seen
     finally:
         handle.remove()
-
-
-def _answers_with_logps(head: nn.Linear, shape: Shape) -> None:
-    """Teach a head to answer with log-probabilities where it is told the tokens, and with logits where it is not."""
-    logits = head.forward
-
-    def forward(
-        hidden_NH: Tensor, token_N: Tensor | None = None, temperature: float = 1.0, entropy: bool = False
-    ) -> Any:
-        if token_N is None:
-            return logits(hidden_NH)
-        return token_logps(
-            hidden_NH, head.weight, head.bias, token_N, temperature=temperature, shape=shape, entropy=entropy
-        )
-
-    head.forward = forward  # type: ignore[method-assign, assignment]
 
 
 @contextmanager
