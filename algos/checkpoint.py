@@ -127,9 +127,12 @@ def load_checkpoint(run: Run, path: Path) -> None:
     versions = state["versions"]
     kept = {name: value for name, value in state.items() if name in vars(run.progress)}
     run.progress = replace(run.progress, **kept)
+    run.team.sleep()
     for policy in run.team.learning():
         assert policy.learner is not None
         policy.learner.load_state(path / "trainer" / policy.name)
+        policy.learner.rest()
+    for policy in run.team.learning():
         policy.version = versions[policy.name] - 1
         publish(policy)
     random = path / "trainer" / "random" / f"rank-{ranks.number():03d}.json"
