@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -169,19 +170,40 @@ def _is_name(expr: Expr) -> bool:
     )
 
 
+_VALUE = re.compile(r"(?:[fghFGPE]|\\Pr)(?:'|\^\s*\{?\s*-\s*1\s*\}?)?\s*\([^()]*\)")
+_ASKED = frozenset("neg mul div apply min max gcd lcm sin cos tan cot sec csc".split())
+
+
 def is_asked(answer: Answer) -> bool:
-    r"""Whether a question can ask for it: built of names alone, as `a + b`, `|AB|`, `x^2`, `\frac{m}{n}` are."""
-    return is_label(answer) or (isinstance(answer, Quantity) and answer.expr is not None and _of_names(answer.expr))
+    r"""Whether a question can ask for it: built of names alone, as `a + b`, `100m + n`, `|AB|`, `\frac{m}{n}`,
+    `\sin A` are, or the value of a function, as `f(\frac12)` is."""
+    if is_label(answer):
+        return True
+    if not isinstance(answer, Quantity) or answer.expr is None:
+        return False
+    return _of_names(answer.expr) or bool(_VALUE.fullmatch(answer.source))
 
 
 def _of_names(expr: Expr) -> bool:
-    if not isinstance(expr, Call):
+    if not isinstance(expr, Call) or _is_name(expr):
         return _is_name(expr)
     if expr.op == "pow":
-        return _of_names(expr.args[0]) and isinstance(expr.args[1], Number)
-    if expr.op == "abs":
-        return isinstance(expr.args[0], Call) and _of_names(expr.args[0])  # |x| = 7 is two answers, |AB| = 7 is one
-    return expr.op in ("add", "neg", "mul", "div", "apply", "min", "max") and all(map(_of_names, expr.args))
+        inverse = expr.args[1] in (Call("neg", (Number(Fraction(1)),)), Name("T")) and _is_name(expr.args[0])
+        return inverse or (_of_names(expr.args[0]) and isinstance(expr.args[1], Number))
+    if expr.op == "abs":  # |x| = 7 is two answers, |AB| = 7 and |\vec a| = 7 are one
+        inner = expr.args[0]
+        return _of_names(inner) and (isinstance(inner, Call) or (isinstance(inner, Name) and " " in inner.text))
+    if expr.op == "add":
+        terms = [_without_coefficient(term) for term in expr.args]
+        return all(map(_of_names, terms)) and len(set(terms)) > 1
+    return expr.op in _ASKED and all(map(_of_names, expr.args))
+
+
+def _without_coefficient(term: Expr) -> Expr:
+    """`m` of the term `100m`."""
+    if isinstance(term, Call) and term.op == "mul" and isinstance(term.args[0], Number) and len(term.args) == 2:
+        return term.args[1]
+    return term
 
 
 def scaled(quantity: Quantity, factor: Fraction) -> Quantity:

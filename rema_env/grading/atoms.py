@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from fractions import Fraction
 
-from rema_env.grading.cursor import ACCENTS, CLOSERS, FUNCTIONS, GREEK, Cursor
+from rema_env.grading.cursor import ACCENTS, CLOSERS, DOUBTS, FUNCTIONS, GREEK, INVERSES, Cursor
 from rema_env.grading.expression import Call, Expr, Name, Number
 from rema_env.grading.latex import Unreadable
 
@@ -53,7 +53,10 @@ class Atoms(Cursor, ABC):
         if len(token) == 1 and token.isalpha():
             return self.named(token)
         if token.startswith("\\text{") and token[6:-1].replace(" ", "").isalpha():
-            return self.named(token[6:-1].replace(" ", ""))
+            if not DOUBTS.isdisjoint(token[6:-1].lower().split()):
+                raise Unreadable(f"{token} in an expression")
+            word = token[6:-1].replace(" ", "")
+            return Call("mul", tuple(map(Name, word))) if 1 < len(word) < 5 and word.isupper() else self.named(word)
         if token[0] == "\\":
             return self.command(token[1:])
         raise Unreadable(f"{token!r} in an expression")
@@ -115,16 +118,30 @@ class Atoms(Cursor, ABC):
 
     def named(self, name: str) -> Expr:
         """A letter with its subscript or arguments; also the binomials `C_{10}^3` and `C(10, 3)`."""
+        chosen = self.chosen() if name == "C" and self.peek() in ("_", "(") else None
+        if chosen:
+            return chosen
         if self.take("_"):
             name = f"{name}_{self.subscript()}"
-            if self.peek() == "^" and name[:2] == "C_" and name[2:].isdigit():
-                self.at += 1
-                return Call("binom", (Number(Fraction(int(name[2:]))), self.script()))
-        match self.tokens[self.at : self.at + 5]:
-            case ["(", n, ",", k, ")"] if name == "C" and n.isdigit() and k.isdigit():
-                self.at += 5
-                return Call("binom", (Number(Fraction(int(n))), Number(Fraction(int(k)))))
         return self.applied(name)
+
+    def chosen(self) -> Expr | None:
+        """The binomial that begins with this C, or None where it is a name."""
+        start, copy = self.at, list(self.tokens)
+        try:
+            if self.take("("):
+                total = self.sum()
+                self.expect(",")
+                call = Call("binom", (total, self.sum()))
+                self.expect(")")
+                return call
+            self.expect("_")
+            total = self.group() if self.peek() == "{" else _number_or_letter(self.next())
+            self.expect("^")
+            return Call("binom", (total, self.script()))
+        except Unreadable:
+            self.at, self.tokens = start, copy
+        return None
 
     def applied(self, name: str) -> Expr:
         """A name; with a lone atom in parentheses behind it a function, `f(x)`, `I(0)`, `f'(1)`."""
@@ -211,9 +228,12 @@ class Atoms(Cursor, ABC):
         if name in ("gcd", "lcm", "max", "min"):
             call = Call(name, self.several())
         else:
-            if power == Call("neg", (Number(Fraction(1)),)) and name in ("sin", "cos", "tan"):
-                name, power = "arc" + name, None
-            call = Call(name, (self.operand(),))
+            inverse = INVERSES.get(name) if power == Call("neg", (Number(Fraction(1)),)) else None
+            argument = self.operand()
+            if inverse:
+                power = None
+                argument = Call("div", (Number(Fraction(1)), argument)) if name in ("cot", "sec", "csc") else argument
+            call = Call(inverse or name, (argument,))
         return call if power is None else Call("pow", (call, power))
 
     def several(self) -> tuple[Expr, ...]:
@@ -248,6 +268,15 @@ class Atoms(Cursor, ABC):
         self.expect("}")
         self.expect("^")
         return Call(name, (variable, low, self.script(), self.product()))
+
+
+def _number_or_letter(token: str) -> Expr:
+    """A whole number or a letter."""
+    if token.isdigit():
+        return Number(_fraction(token))
+    if len(token) == 1 and token.isalpha():
+        return Name(token)
+    raise Unreadable(f"{token!r} where a number or a letter was expected")
 
 
 def _proper(over: Fraction, under: Fraction) -> bool:

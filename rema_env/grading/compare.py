@@ -22,18 +22,21 @@ from rema_env.grading.answer import (
     Relation,
     Residue,
     Union,
+    is_asked,
     scaled,
 )
 from rema_env.grading.expression import Call, Name, Number
 from rema_env.grading.forms import (
     are_numbered,
     asked_and_values,
+    bare_label,
     coordinates,
     delimiters_of,
     difference,
     expanded,
     has_label,
     is_below_one,
+    is_circular,
     is_congruent,
     is_near,
     is_percent,
@@ -210,12 +213,13 @@ class _Comparison:
 
     def chain(self, gold: Answer, said: Relation) -> Verdict:
         """`x = 2 + 3 = 5` for 5: the name aside, every part is the gold, and no two parts are the same words."""
-        values = asked_and_values(said) if isinstance(gold, Quantity) else label_and_values(said)[1]
+        values = asked_and_values(said) if isinstance(gold, Quantity | Matrix) else label_and_values(said)[1]
         if "~" in said.signs:
             return self.approximation(gold, said, values)
-        if len(set(values)) < len(values):
+        if len(set(said.parts)) < len(said.parts) or is_circular(said):
             return False
-        return all_of(self.same(gold, answer) for answer in values) if values else False
+        given = [answer for answer in values[:-1] if not is_asked(answer)]  # k = \tan A = 2 names it twice
+        return all_of(self.same(gold, answer) for answer in (*given, *values[-1:])) if values else False
 
     def approximation(self, gold: Answer, said: Relation, values: Sequence[Answer]) -> Verdict:
         r"""`\sqrt{2} \approx 1.414`: what stands before the sign counts, where the rest is near it."""
@@ -239,7 +243,10 @@ class _Comparison:
 
     def same_label(self, gold: Answer, said: Answer) -> bool:
         """The same name; `y` and `f(x)` name the same thing, and so do words."""
-        return gold == said or {label_kind(gold), label_kind(said)} <= {"value of a function", "words"}
+        return bare_label(gold) == bare_label(said) or {label_kind(gold), label_kind(said)} <= {
+            "value of a function",
+            "words",
+        }
 
     def multiple(self, gold: Relation, said: Relation) -> int | None:
         """The sign of c in (left - right of said) = c (left - right of gold); 0 where there is none."""

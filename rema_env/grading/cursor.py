@@ -13,6 +13,10 @@ GREEK = frozenset(
     " circ nabla partial".split()
 )
 ACCENTS = frozenset("hat bar vec tilde dot ddot overline overrightarrow widehat mathbb mathcal mathfrak text".split())
+DOUBTS = frozenset(
+    "not if maybe perhaps possibly probably or either unless except wrong incorrect never else but".split()
+)
+INVERSES = {"sin": "arcsin", "cos": "arccos", "tan": "arctan", "cot": "arctan", "sec": "arccos", "csc": "arcsin"}
 CLOSERS = {"(": ")", "[": "]", "{": "}", "\\{": "\\}", "|": "|", "\\lfloor": "\\rfloor", "\\lceil": "\\rceil"}
 STOPS = frozenset(
     ["+", "-", "*", "/", "\\cdot", "\\times", "\\div", "\\pm", "\\mp", ")", "]", "}", "\\}", ",", "\\bmod"]

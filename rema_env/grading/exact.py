@@ -120,7 +120,7 @@ def _binomial(args: list[Fraction], bits: int) -> Fraction:
     n, k = _whole(args[0], 1 << 62), _whole(args[1], 1 << 62)
     k = min(k, n - k)
     if k < 0:
-        return Fraction(0)
+        raise Inexact  # as (n - k)! is
     if k > bits or k * n.bit_length() > 4 * bits:
         raise Inexact
     return Fraction(math.comb(n, k))

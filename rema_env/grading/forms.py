@@ -18,7 +18,8 @@ from rema_env.grading.answer import (
 )
 from rema_env.grading.exact import Inexact, exact
 from rema_env.grading.expression import Call, Expr, Name
-from rema_env.grading.numeric import FLOAT, Point, Unsure, value
+from rema_env.grading.numeric import FLOAT, Point, Unsure, names, value
+from rema_env.grading.reals import is_set_notation
 
 
 def expanded(answer: Answer) -> Answer:
@@ -29,13 +30,12 @@ def expanded(answer: Answer) -> Answer:
     if isinstance(answer, Relation) and set(answer.signs) == {"="} and len(alternatives(answer.parts[-1])) > 1:
         both = alternatives(answer.parts[-1])
         return Listing(tuple(Relation((*answer.parts[:-1], part), answer.signs) for part in both))
-    if (
-        isinstance(answer, Relation)
-        and answer.signs == ("in",)
-        and is_label(answer.parts[0])
-        and is_set(answer.parts[1])
-    ):
-        return expanded(answer.parts[1])
+    if isinstance(answer, Relation) and len(answer.parts) == 2 and is_label(answer.parts[0]):
+        right, sign = answer.parts[1], answer.signs[0]
+        if (sign == "in" and is_set(right)) or (sign == "=" and is_set_notation(right)):
+            return expanded(right)
+    if isinstance(answer, Bracket) and not is_set(answer):
+        return _both_points(answer)
     if isinstance(answer, Listing | Bracket):
         items = tuple(part for item in answer.items for part in _spread(item))
         if is_set(answer) and len(items) == 1:
@@ -46,6 +46,16 @@ def expanded(answer: Answer) -> Answer:
             else Bracket(answer.opener, items, answer.closer)
         )
     return answer
+
+
+def _both_points(point: Bracket) -> Answer:
+    r"""`(\pm 2, 0)` as two points; a point with more such signs, or none, as it is."""
+    at = [k for k, item in enumerate(point.items) if len(alternatives(item)) > 1]
+    if len(at) != 1:
+        return point
+    before, after = point.items[: at[0]], point.items[at[0] + 1 :]
+    both = alternatives(point.items[at[0]])
+    return Listing(tuple(Bracket(point.opener, (*before, item, *after), point.closer) for item in both))
 
 
 def _spread(item: Answer) -> tuple[Answer, ...]:
@@ -104,6 +114,27 @@ def label_kind(label: Answer) -> str:
         words = len(label.expr.text) > 2 and "_" not in label.expr.text
         return "value of a function" if label.expr.text == "y" else "words" if words else "name"
     return "value of a function" if isinstance(label.expr, Call) and label.expr.op == "apply" else "words"
+
+
+def is_circular(relation: Relation) -> bool:
+    """Whether the name on one side stands in a value too: n = n + 1 gives n no value."""
+    label, values = label_and_values(relation)
+    if not isinstance(label, Quantity) or not isinstance(label.expr, Name):
+        return False
+    given = [part.expr for part in values if isinstance(part, Quantity) and part.expr is not None]
+    return any(expr != label.expr and label.expr.text in names(expr) for expr in given)
+
+
+def bare_label(label: Answer) -> Answer:
+    r"""The name alone: `C` for `C(h)`, `k` for `k_{\max}`."""
+    if not isinstance(label, Quantity):
+        return label
+    expr = label.expr
+    if isinstance(expr, Call) and expr.op == "apply":
+        expr = expr.args[0]
+    if isinstance(expr, Name) and expr.text.endswith(("_\\max", "_\\min")):
+        expr = Name(expr.text[:-5])
+    return Quantity(expr, label.source)
 
 
 def are_numbered(names: Sequence[Answer]) -> bool:
@@ -204,4 +235,5 @@ def is_near(gold: Answer, said: Answer) -> bool:
         a, b = value(gold.expr, Point(), FLOAT), value(said.expr, Point(), FLOAT)
     except Unsure:
         return False
+    b = b / 100 if is_percent(said) and not is_percent(gold) else b
     return bool(abs(a - b) <= 0.01 * max(abs(a), abs(b)))

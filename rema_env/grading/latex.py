@@ -27,6 +27,7 @@ _SIGNS = {
     **dict.fromkeys("✅✓✔☑■□∎", ""),
     **dict.fromkeys("⁄∕", "/"), "∶": ":", "∴": r"\therefore ",
     "÷": r"\div ", "±": r"\pm ", "∓": r"\mp ", "≤": r"\le ", "≥": r"\ge ", "⩽": r"\le ", "⩾": r"\ge ",
+    "≦": r"\le ", "≧": r"\ge ", "¢": r"\text{ cents}",
     "≠": r"\ne ", "≈": r"\approx ", "≡": r"\equiv ", "∞": r"\infty ", "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ",
     "∅": r"\emptyset ", "∖": r"\setminus ", "∠": r"\angle ", "△": r"\triangle ", "→": r"\to ", "⇒": r"\Rightarrow ",
     "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "∑": r"\sum ", "∏": r"\prod ", "∫": r"\int ", "…": r"\ldots ",
@@ -45,7 +46,7 @@ _ROOT_OF_NUMBER = re.compile(r"√\s*(\d+(?:\.\d+)?)")
 _VULGAR = re.compile("[¼-¾⅐-⅞]")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
-_THOUSANDS_MARK = re.compile(r"(?<=\d)(?:\{,\}|\{\\,\}|\\,|,\\!\s*|\\!,\s*)(?=\d{3}(?!\d))")
+_THOUSANDS_MARK = re.compile(r"(?<=\d)(?:\{,\}|\{\\,\}|\\,|,\s*\\!\s*|\\!,\s*)(?=\d{3}(?!\d))")
 _DOUBLE_ESCAPE = re.compile(r"\\\\(?=[a-zA-Z{}$%])")
 _LAYOUT = re.compile(
     r"\\(?:left|right|middle)(?![a-zA-Z])\s*\.?|\\[bB]igg?[lrm]?(?![a-zA-Z])|\\!|(?<!\\)\$|(?<!\\)\\[()\[\]]"
@@ -63,6 +64,9 @@ _ALIGNED_AT = re.compile(r"(?<!\\)&")
 _SPACE = re.compile(
     r"(?<!\\)\\[,;: >\n]|~|\\(?:quad|qquad|enspace|thinspace|medspace)(?![a-zA-Z])|\\[hv]space\*?\{[^{}]*\}"
 )
+_SQUARE_METRES = re.compile(r"(?<=[\d}i])(?:\\[,;: ]|~)+\s*m(?=\s*\^\s*\{?\s*[23]\s*\}?[\s.]*$)")
+_STYLE = re.compile(r"\s*\\(?:math(?:bf|rm|it|sf)|boldmath)\s*(?=\{)")
+_FORMULA = re.compile(r"[\\^_=+*/\d]")
 _ALIAS = {
     r"\dfrac": r"\frac", r"\tfrac": r"\frac", r"\cfrac": r"\frac", r"\dbinom": r"\binom", r"\tbinom": r"\binom",
     r"\leq": r"\le", r"\leqslant": r"\le", r"\leqq": r"\le", r"\geq": r"\ge", r"\geqslant": r"\ge", r"\geqq": r"\ge",
@@ -82,16 +86,21 @@ _ALIAS = {
 _COMMAND = re.compile(r"\\(?:[a-zA-Z]+|&)")
 _TEXT_WITHOUT_WORDS = re.compile(r"\\text(?![a-zA-Z])\s*(?:\{((?:[^{}a-zA-Z\\]|\\[a-zA-Z]+|\\[$%#&_ ])*)\}|(?![\s{]))")
 _BRACED_SIGN = re.compile(r"(?<![\\^_}\]a-zA-Z])\{([-+=<>:.])\}")
-_CHOICES = re.compile(r"(?:\{\s*\}|(?<![\w)}\]]))[\^_]\s*\{?(\d+)\}?\s*\{?C\}?_\s*\{?(\d+)\}?")
+_CHOICES = re.compile(r"(?:\{\s*\}|(?<![\w)}\]]))[\^_]\s*\{?(\d+|[a-z])\}?\s*\{?C\}?_\s*\{?(\d+|[a-z])\}?")
 _TIMES_TEN = re.compile(r"(?<=\d)\s*[xX]\s*(?=10\s*\^)")
 _DOTTED = re.compile(r"\.(\d*)\\dot\s*\{?(\d)\}?(\d*)\\dot\s*\{?(\d)\}?")
-_BRACED_DEGREE = re.compile(r"\^\s*\{\s*\\circ\s*\}|\^\s*o(?![a-zA-Z])")
+_BRACED_DEGREE = re.compile(r"\^\s*\{\s*(?:\\circ|o)\s*\}|\^\s*o(?![a-zA-Z])")
+_UNIT_FRACTION = re.compile(
+    r"(?<=[\d}])\s*\\frac\s*\{\s*\\text\s*\{([^{}]*)\}\s*\}"
+    r"\s*\{\s*\\text\s*\{([^{}]*)\}(\^\d)?\s*\}"
+)
 _BLANKS = re.compile(r"\s+")
 _SPELLINGS = (
     (re.compile(r"\\text\s*\{([^{}]*)\\text\s*\{([^{}]*)\}([^{}]*)\}"), r"\\text{\1\2\3}"),
     (re.compile(r"\\text\s*\{\s*\{([^{}]*)\}\s*\}"), r"\\text{\1}"),
     (re.compile(r"\\text\s*(?=\{\s*-?\s*\\(?!text))"), ""),
     (_BRACED_DEGREE, r"^\\circ "),
+    (_UNIT_FRACTION, r" \\text{\1/\2\3}"),
     (_BRACED_SIGN, r"\1"),
     (_CHOICES, r"\\binom{\1}{\2}"),
     (_TIMES_TEN, r"\\times "),
@@ -112,7 +121,7 @@ def clean(answer: str) -> str:
         raise Unreadable("control characters")
     if not answer.isascii():
         answer = _ascii(answer)
-    answer = _THOUSANDS_MARK.sub("", answer)
+    answer = _THOUSANDS_MARK.sub("", _upright(answer))
     if "\\begin" not in answer:
         answer = _DOUBLE_ESCAPE.sub(r"\\", answer)
         answer = _THOUSANDS_MARK.sub("", answer)
@@ -120,12 +129,20 @@ def clean(answer: str) -> str:
     if not _TABLE.search(answer):
         answer = _ALIGNED_AT.sub("", _CONTINUED.sub("=", answer))
     answer = _LAYOUT.sub("", answer)
-    answer = _BLANKS.sub(" ", _SPACE.sub(" ", answer))
+    answer = _BLANKS.sub(" ", _SPACE.sub(" ", _SQUARE_METRES.sub(r" \\text{m}", answer)))
     answer = _COMMAND.sub(lambda match: _ALIAS.get(match.group(), match.group()), answer)
     answer = _TEXT_WITHOUT_WORDS.sub(lambda match: f" {match[1] or ''} ", answer)
     for pattern, plain in _SPELLINGS:
         answer = pattern.sub(plain, answer)
     return trim(_BLANKS.sub(" ", answer))
+
+
+def _upright(text: str) -> str:
+    r"""A formula that is bold or upright as a whole, `\mathbf{x^2+1}`, without that; words keep their wrapper."""
+    style = _STYLE.match(text)
+    body = text[style.end() :].rstrip() if style else text
+    bare = _unwrap(body, "{", "}") if style else text
+    return bare if bare != body and _FORMULA.search(bare) else text
 
 
 def trim(text: str) -> str:
@@ -140,7 +157,7 @@ def trim(text: str) -> str:
         text = bare
 
 
-_QUOTED = re.compile(r"^(\*\*|[*`\"])([^*`\"]+)\1$")
+_QUOTED = re.compile(r"^(\*\*|[*`'\"])([^*`'\"]+)\1$")
 
 
 def _unwrap(text: str, opener: str, closer: str) -> str:

@@ -101,9 +101,10 @@ def points(*exprs: Expr, count: int = 6) -> list[Point]:
     if variables and used & _WHOLE_OPS:
         rows = [{name: Fraction(rng.randint(2, 24)) for name in variables} for _ in range(2 * count)]
     elif variables:
+        signs = [1, 1, 1, 1, *([-1] if len(variables) == 1 or "abs" in used else [])]  # then by chance
         rows = [
             {
-                name: Fraction(rng.randint(1100, 4900), 1009) * (1 if k < 4 else rng.choice((-1, 1)))
+                name: Fraction(rng.randint(1100, 4900), 1009) * (signs[k] if k < len(signs) else rng.choice((-1, 1)))
                 for name in variables
             }
             for k in range(count)

@@ -8,7 +8,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rema_env.grading.answer import Answer, Bracket, Builder, Listing, Quantity, Reals, Relation, Union, Without
+from rema_env.grading.answer import (
+    Answer,
+    Bracket,
+    Builder,
+    Listing,
+    Quantity,
+    Reals,
+    Relation,
+    Union,
+    Without,
+    is_label,
+)
 from rema_env.grading.expression import Call, Expr, Name
 from rema_env.grading.numeric import FLOAT, Point, Unsure, value
 
@@ -47,8 +58,8 @@ def is_set_notation(answer: Answer) -> bool:
     """Whether only a set of reals can be meant; a pair in brackets may also be a point."""
     if isinstance(answer, Listing):
         relations = [item for item in answer.items if isinstance(item, Relation)]
-        all_relations = answer.joined in ("or", "and") and len(relations) == len(answer.items)
-        return all_relations and any(map(is_set_notation, relations))
+        joined = answer.joined in ("or", "and") or any("!=" in relation.signs for relation in relations)
+        return joined and len(relations) == len(answer.items) and any(map(is_set_notation, relations))
     if isinstance(answer, Relation):
         return any(sign not in ("=", "~") for sign in answer.signs)
     return isinstance(answer, Union | Without | Reals | Builder)
@@ -143,8 +154,8 @@ def _end(answer: Answer, closed: bool) -> End | None:
 def _inequality(relation: Relation) -> list[Interval] | None:
     """`x < 3`, `0 < x <= 5`, `|x| > 2`, `x in [2, 3]`, `x != 3`: one name between numbers."""
     parts, signs = list(relation.parts), list(relation.signs)
-    if signs == ["in"]:
-        return _intervals(parts[1]) if _variable(parts[0]) else None
+    if signs == ["in"] or (signs == ["="] and isinstance(parts[1], Bracket)):
+        return _intervals(parts[1]) if is_label(parts[0]) else None
     if any(sign not in _FLIPPED for sign in signs) or len(parts) > 3:
         return None
     middle = next((k for k, part in enumerate(parts) if _variable(part) or _absolute(part)), None)

@@ -45,14 +45,15 @@ _OPENERS = {
 _CLOSERS = frozenset([")", "]", "\\}", "}", "\\rangle", "\\rfloor", "\\rceil"])
 _FOREIGN = frozenset(["\\int", "\\iint", "\\oint", "\\lim", "\\det"])
 _BASED = re.compile(
-    r"(-?)\s*(?:\\text\s*\{\s*([0-9A-Za-z]+)\s*\}|\(?([0-9]+(?:\.[0-9]+)?|[A-F]*[0-9][0-9A-F]*)\)?)\s*_\s*(?:\{\s*(?:\\text\s*\{)?\s*(\w+)\s*\}?\s*\}|(\d+))"
+    r"(-?)\s*(?:\\text\s*\{\s*([0-9A-Za-z]+)\s*\}|\(?([0-9]+(?:\.[0-9]+)?|[A-F]*[0-9][0-9A-F]*)\)?)\s*_\s*(?:\{\s*(?:\\text\s*\{|\()?\s*(\w+)\s*[})]?\s*\}|(\d+))"
 )
 _BASE_WORDS = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10}
 _SAID_BASE = re.compile(
     r"\s*(?:\\text\s*\{)?\s*\(?\s*(?:in\s+)?base[\s-]*(?:\}\s*|\\text\s*\{\s*)?(\w+)\s*\)?\s*\}?\s*\)?$"
 )
 _RESIDUE = re.compile(
-    r"(.*?)\s*\(?\s*(?:\\pmod\b|\\mod\b|\\text\s*\{\s*\(?mod\s*\}|\bmod\b)\s*\{?\s*([^{}()]+?)\s*\}?\s*\)?", re.DOTALL
+    r"(.*?)\s*\(?\s*(?:\\p?mod(?![a-z])|(?<=\()\\bmod\b|\\text\s*\{\s*\(?mod\s*\}|\bmod\b)\s*\{?\s*([^{}()]+?)\s*\}?\s*\)?",
+    re.DOTALL,
 )
 _OUTWARD = re.compile(r"([\[\]])([^\[\]()]*)([\[\]])")
 _TO = re.compile(r"(?<=[\d}a-z])\s*(?:\\text\s*\{\s*to\s*\}|(?<=\s)to(?=\s))\s*(?=[\d\\a-z])")
@@ -60,6 +61,16 @@ _MINUS_SET = re.compile(r"(\\mathbb\s*\{?\s*[RCQZN]\s*\}?)\s*-\s*(?=\\\{|[(\[])"
 _APPLIED = re.compile(
     r"(?:[A-Za-z]|\\(?:Pr|mathbb\s*\{?\s*[A-Z]\s*\}?|text\s*\{\s*[A-Za-z]+\s*\}))'*(?:_\w)?\s*\(.+\)", re.DOTALL
 )
+_ELEMENT = re.compile(r"[a-z](?:\s*\\in\b.*)?", re.DOTALL)
+_NAMED_SET = re.compile(
+    r"(?=.*(?:\\|\^))(?:[A-Z()'\s]|\^\s*\{?\s*[cC]\s*\}?|_\s*\{?\s*[A-Z]\s*\}?|\\(?:cap|cup|setminus|complement)(?![a-z])"
+    r"|\\overline\s*\{\s*[A-Z]\s*\})+"
+)
+_EXCEPT = re.compile(
+    r"(?:\\text\s*\{)?\s*(?:all )?real(?: number)?s? (?:[a-z] )?(?:except|other than|excluding)(?: for)?\s*\}?\s*(.+)",
+    re.IGNORECASE,
+)
+_AND = re.compile(r"\\text\s*\{\s*and\s*\}|\band\b")
 _PLAIN_THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
 _SPACED_THOUSANDS = re.compile(r"(?<![\d.,/] )(?<![\d.,/])\d{1,3}(?: \d{3})+(?!\d|\s*/|,\d)")
 _REALS = re.compile(r"\\mathbb\s*\{?\s*R\s*\}?|(?:\\text\s*\{)?\s*(?:all )?real(?: number)?s?\s*\}?", re.IGNORECASE)
@@ -86,8 +97,12 @@ def read_answer(text: str, *, thousands: bool = True, depth: int = 0) -> Answer:
 
 def _respelled(text: str) -> str:
     r"""One notation for open ends (`]2, 5[`), ratios (`3 to 4`) and sets without some of their elements."""
-    text = _OUTWARD.sub(_inward, text)
+    text = _EXCEPT.sub(_without, _OUTWARD.sub(_inward, text))
     return _MINUS_SET.sub(r"\1 \\setminus ", _TO.sub(":", text))
+
+
+def _without(match: re.Match[str]) -> str:
+    return rf"\mathbb{{R}} \setminus \{{{_AND.sub(',', match[1])}\}}"
 
 
 def _inward(ends: re.Match[str]) -> str:
@@ -124,6 +139,10 @@ class _Spans:
             if not depth:
                 return number == len(self.tokens) - 1
         return False
+
+    def after(self, separator: str) -> str:
+        """The text behind the first such token."""
+        return self.text[next(end for token, _, end in self.lexemes if token == separator) :].strip()
 
     def inside(self) -> str:
         """The text between the first and the last token."""
@@ -175,7 +194,9 @@ def _relation(parts: list[str], signs: list[str], depth: int) -> Answer:
 
 
 def _left(part: str, depth: int) -> Answer:
-    r"""The first part of a relation; where its notation is unknown but is `P(A \cap B)` or the like, a name."""
+    r"""The first part of a relation; `A \cap B`, or unknown notation such as `P(A \mid B)`, is a name."""
+    if _NAMED_SET.fullmatch(part):
+        return Quantity(Name(part.replace(" ", "")), part)
     try:
         return _again(part, depth)
     except Unreadable:
@@ -205,8 +226,8 @@ def _bracket(opener: str, inner: _Spans, closer: str, depth: int) -> Answer:
     if opener == "\\{":
         for bar in ("|", ":"):
             sides, found = inner.split(frozenset([bar]))
-            if len(found) == 1 and sides[0] and len(sides[0]) < 40:
-                return Builder(_again(sides[1], depth))
+            if found and (len(found) == 1 or _ELEMENT.fullmatch(sides[0])) and sides[0] and len(sides[0]) < 40:
+                return Builder(_again(inner.after(bar), depth))
     items, found = inner.split(frozenset([",", ";"]))
     if not all(items):
         raise Unreadable("an empty place between brackets")
@@ -222,7 +243,8 @@ def _matrix(text: str, depth: int) -> Answer:
     rows = [row for row in _ROW_END.split(found[2]) if row.strip()]
     cells = [[read_answer(cell.strip(), depth=depth + 1) for cell in row.split("&")] for row in rows]
     if found[1]:
-        factor = _quantity(found[1].rstrip(" *").removesuffix("\\cdot"))
+        times = found[1].rstrip(" *").removesuffix("\\cdot")
+        factor = _quantity("-1" if times == "-" else times)
         cells = [[_times(factor, cell) for cell in row] for row in cells]
     return Matrix(tuple(map(tuple, cells)))
 

@@ -48,20 +48,20 @@ _BARE = frozenset("mm cm km in ft yd mi kg gm lb sec min hr mph kmph usd pct am 
 _HEDGES = frozenset(
     "or and maybe not perhaps possibly probably either if unless but else otherwise wrong incorrect except between no"
     " none never than least most over under above below plus minus times squared cubed hundred thousand million billion"
-    " dozen half more less fewer to neither nor where when for all any".split()
+    " dozen half more less fewer to neither nor where when for all any about almost nearly roughly approximately approx"
+    " around".split()
 )
 _POWER = r"\^\s*(?:-?\d|\{\s*-?\d\s*\})"
 _PLAIN = re.compile(rf"[A-Za-z°](?:[A-Za-z.°/ ()*\-]|\\cdot|{_POWER})*(?:\d)?")
 _TEXT_UNIT = re.compile(rf"\\text\s*\{{((?:[^{{}}^]|{_POWER})*)\}}\s*(?:\^\s*\{{?\s*(-?\d)\s*\}}?)?$")
 _BARE_UNIT = re.compile(r"(?<=[\d)}\s])([A-Za-z][A-Za-z.]*(?: [A-Za-z][A-Za-z.]*){0,3})\s*(?:\^\s*\{?\s*(\d)\s*\}?)?$")
-_SPACED_LETTER = re.compile(r"(?<=[\d)}a-z])\\,\s*([a-zA-Z])\s*(?:\^\s*\{?(\d)\}?)?$")
 _DEGREES = re.compile(r"\^\s*\\circ\s*(?:\\text\s*\{\s*)?[CF]\s*\}?$")
 _OF_AN_ANGLE = re.compile(r"\\?(?:sin|cos|tan|cot|sec|csc)")
 _SYMBOLS = frozenset("A C F H Hz J K L N Pa T V W Wb mol ohm eV".split())  # upright; as bare letters they are variables
-_MONEY = r"(\\\$|[$£€¥₹]|\\pounds|\\euro|USD|US\\\$)"
+_MONEY = r"(\\\$|[$£€¥₹]|\\pounds|\\euro|USD|US\\\$|Rs\b\.?|\\text\s*\{\s*(?:USD|Rs)\b\.?\s*\})"
 _CURRENCY = re.compile(rf"^(-?)\s*{_MONEY}\s*")
 _CURRENCY_BEHIND = re.compile(rf"(?<=[\d}}])\s*{_MONEY}$")
-_CURRENCY_NAMES = {"£": "£", "\\pounds": "£", "€": "€", "\\euro": "€", "¥": "¥", "₹": "₹"}
+_CURRENCY_NAMES = {"£": "£", "\\pounds": "£", "€": "€", "\\euro": "€", "¥": "¥", "₹": "₹", "Rs": "₹"}
 _OHM = re.compile(r"(?<=[\d}]) (?:\\text\s*\{\s*[kM]\s*\}\s*)?\\Omega$")
 _MICRO = re.compile(r"(?<=[\d}]) \\mu$")
 _MAGNITUDES = {"dozen": 12, "hundred": 100} | {
@@ -88,10 +88,10 @@ def split_unit(text: str) -> tuple[str, Unit | None]:
     """(what is left, its unit or None) of one quantity: currency in front, unit, percent sign or label behind."""
     money = _CURRENCY.match(text)
     if money:
-        return money[1] + split_unit(text[money.end() :])[0], _named(_CURRENCY_NAMES.get(money[2], "$"), 1)
+        return money[1] + split_unit(text[money.end() :])[0], _currency(money[2])
     money = _CURRENCY_BEHIND.search(text)
     if money:
-        return text[: money.start()], _named(_CURRENCY_NAMES.get(money[1], "$"), 1)
+        return text[: money.start()], _currency(money[1])
     text = _OHM.sub(r" \\text{ohm}", text)
     percent = _PERCENT.search(text)
     if percent and percent.start() > 0:
@@ -128,7 +128,7 @@ def is_hedge(words: str) -> bool:
 
 
 def _is_unit(match: re.Match[str], text: str) -> bool:
-    words = match[1].strip()
+    words = _unbracketed(match[1])
     if not words:
         return True
     symbol = match.re is _TEXT_UNIT and words in _SYMBOLS and re.search(r"[\d}]\s*$", text[: match.start()])
@@ -139,6 +139,16 @@ def _is_unit(match: re.Match[str], text: str) -> bool:
         return len(words.split()) <= 5 and not before.endswith(("=", "_", "^", "+", "-", "*", "<", ">", ",", "("))
     spaced = text[match.start() - 1] == " "
     return all(word.strip(".").lower() in _BARE or _known(word) or (spaced and len(word) > 3) for word in words.split())
+
+
+def _currency(sign: str) -> Unit:
+    return _named(next((name for shown, name in _CURRENCY_NAMES.items() if shown in sign), "$"), 1)
+
+
+def _unbracketed(words: str) -> str:
+    """`(square units)` without its parentheses."""
+    words = words.strip()
+    return words[1:-1].strip() if words.startswith("(") and words.endswith(")") else words
 
 
 def _known(word: str) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 
 _TEXT = re.compile(r"\\text\s*\{([^{}]*)\}")
-_NOISE = re.compile(r"\\(?:text|mathcal|mathbb|mathfrak)(?![a-z])|[{}$\\\"*]|(?<=\d)(?:st|nd|rd|th)\b")
+_NOISE = re.compile(r"\\(?:text|mathcal)(?![a-z])|[{}$\\\"*]|(?<=\d)(?:st|nd|rd|th)\b")
 _ARTICLE = re.compile(r"(?:an?|the) (?=\w{2})")
 _BLANKS = re.compile(r"\s+")
 _BARE = re.compile(r"[A-Za-z][A-Za-z .,'\-]*")
+_OPTIONS = re.compile(r"[A-Z](?:\s*,\s*[A-Z])+")
 _OPTION = re.compile(r"[(\[]{0,2}\s*([A-Za-z])\s*[)\]]{0,2}")
 _NAMED_OPTION = re.compile(
     r"(?:the\s+)?(?:final\s+|correct\s+)?(?:answer|option|choice|response|assistant|model|statement)(?:\s+is)?\s*:?\s*\(?([a-z])\)?",
@@ -19,16 +20,22 @@ _WORDS = re.compile(r"[A-Za-z][A-Za-z .:]*")
 _NAMED_POINT = re.compile(r"\b[A-Z](?:_\d|')?\s*(?=\()")
 _CLOCK = re.compile(r"(\d{1,2})(?:\s*:\s*(\d\d))?(?:\s*:\s*(\d\d))?\s*([ap])?\.?\s*(?:m\.?)?")
 _PREFIX = re.compile(
-    r"^(?:\\(?:therefore|Rightarrow|to)\b\s*|(?:\\text\s*\{)?\s*(?:(?:so|thus|therefore|hence|the|final|answer|answers"
-    r"|solution|solutions|value|result|point|points|exactly|is|are|equals?)\b[\s:,]*)+(?:\}\s*)?"
-    r"|\\text\s*\{(?![^{}]*\b(?:no|not|never|wrong|incorrect|except|unless|maybe|guess)\b)[A-Za-z ]*:\s*\}\s*)",
+    r"^(?:\\(?:therefore|Rightarrow|to)\b\s*"
+    r"|\\text\s*\{(?![^{}]*\b(?:no|not|never|wrong|incorrect|except|unless|maybe|guess)\b)[A-Za-z ]*"
+    r"(?::|\b(?:is|are|equals))\s*\}\s*|(?:\\text\s*\{)?\s*(?:(?:so|thus|therefore|hence|it|the|all|final|answer|answers"
+    r"|solution|solutions|value|result|point|points|interval|set|exactly|is|are|equals?)\b[\s:,]*)+(?:\}\s*)?)",
     re.IGNORECASE,
 )
 _SUFFIX = re.compile(
     r"\s*(?:,\s*)?(?:(?:\\text\s*\{\s*,?\s*)?for (?:all|any|every|each)\b|\\forall\b).*$"
-    r"|\s*[,;]\s*(?:\\text\s*\{[^{}\d]*\}\s*)?[a-z]\s*\\in\s*\\mathbb\s*\{?\s*[NZQR]\s*\}?$",
+    r"|\s*[,;]\s*(?:\\text\s*\{[^{}\d]*\}\s*)?[a-z]\s*\\in\s*\\mathbb\s*\{?\s*[NZQR]\s*\}?(?:\s*[\^_]\s*\{?\s*[*+]\s*\}?)?$",
     re.DOTALL,
 )
+_CONDITION = re.compile(
+    r"\s*[,;]?\s*(?:\\text\s*\{\s*,?\s*\(?(?:for|where|with)(?: (?:all|any|integers?))?\s*\}|\((?:for )?)\s*([a-z])\s*"
+    r"(?:\\in\b|\\geq?\b|\\ge\b|[<>]=?)[^()\[\]]*\)?$"
+)
+_COMMAND = re.compile(r"\\[a-zA-Z]+")
 _EMPTY = re.compile(
     r"(?:[a-z]\s*(?:\\in|=)\s*)?(?:\\emptyset|Ø)|\\\{\s*\\\}"
     r"|(?:there (?:is|are) )?no (?:real |integer |such )?(?:solutions?|values?|numbers?|roots?)"
@@ -46,7 +53,7 @@ _NUMBER_WORDS = {
 
 def plain(text: str) -> str:
     """The bare words: lower case, no LaTeX wrappers, single blanks, no punctuation at the ends."""
-    bare = _BLANKS.sub(" ", _NOISE.sub("", text)).strip(" .,;:!?'").casefold()
+    bare = _BLANKS.sub(" ", _NOISE.sub("", text)).strip(" .,;:!?").casefold()
     return _SAME.get(bare, bare)
 
 
@@ -61,6 +68,8 @@ def is_words(text: str) -> bool:
         return not joined and not re.search(r"[\d=<>^]|\\[a-z]", outside)
     if _OPTION.fullmatch(text):
         return text.strip("() ").isupper()
+    if _OPTIONS.fullmatch(text):
+        return True
     if not _BARE.fullmatch(text):
         return False
     return any(len(word) > 3 or (len(word) > 1 and word[0].isupper()) for word in re.findall("[A-Za-z]+", text))
@@ -80,8 +89,17 @@ def without_frame(text: str) -> str:
 
     The text itself where nothing would remain.
     """
+    text = _without_condition(text)
     rest = _PREFIX.sub("", _SUFFIX.sub("", text, count=1), count=1).strip(" ,;")
     return rest or text
+
+
+def _without_condition(text: str) -> str:
+    r"""Without `(n \ge 1)` or `\text{ for } n \ge 1` at the end, where it is about a letter of the answer."""
+    condition = _CONDITION.search(text)
+    if not condition or condition[1] not in _COMMAND.sub("", text[: condition.start()]):
+        return text
+    return text[: condition.start()]
 
 
 def as_number(text: str) -> str | None:
