@@ -13,6 +13,9 @@ from collections.abc import Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 
+TRAIN = ("deepspeed", "psutil", "safetensors", "torch", "transformers", "tyro")
+"""What the plain install lacks: the extra `train` brings it."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command with the arguments that follow its name.
@@ -21,8 +24,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: the command's name and its arguments; by default those of the process.
 
     Returns:
-        The exit code: 0 after a command that returned and after `--help`, 2 where the name is missing or unknown. A
-        command that exits by itself raises SystemExit.
+        The exit code: 0 after a command that returned and after `--help`, 1 where the extra `train` is not installed, 2
+        where the name is missing or unknown. A command that exits by itself raises SystemExit.
     """
     args = list(sys.argv[1:] if argv is None else argv)
     if args[:1] in (["-h"], ["--help"]):
@@ -37,7 +40,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{complaint}; there are: {', '.join(sorted(modules))}", file=sys.stderr)
         return 2
     sys.argv[1:] = args[1:]
-    runpy.run_module(modules[args[0]], run_name="__main__", alter_sys=True)
+    try:
+        runpy.run_module(modules[args[0]], run_name="__main__", alter_sys=True)
+    except ModuleNotFoundError as error:
+        if error.name not in TRAIN:
+            raise
+        print(f"rema {args[0]} needs {error.name}: pip install 'rema-rl[train]'", file=sys.stderr)
+        return 1
     return 0
 
 

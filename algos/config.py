@@ -116,7 +116,7 @@ class CommonConfig:
     seed: int = 0
     """Decides problems, samples and minibatches. The same seed gives the same run on a CPU."""
     preset: str | None = None
-    """A named set of flags. With no model named it is `embedded`."""
+    """A named set of flags: embedded (where no model is named), rema-multi-turn (the paper's, for turn_ppo)."""
     config: str | None = None
     """A YAML file of flags, e.g. the config.yaml of a run."""
 

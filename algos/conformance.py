@@ -228,6 +228,9 @@ def load(name: str) -> Algorithm:
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line; 1 where a check fails. The exact gradient is shown and left to the reader's judgement."""
     args = list(sys.argv[1:] if argv is None else argv)
+    if args in (["-h"], ["--help"]):
+        print(f"usage: python -m algos.conformance MODULE\n\n{__doc__}")
+        return 0
     with exit_on_mistakes("python -m algos.conformance"):
         if len(args) != 1 or args[0].startswith("-"):
             raise ValueError("name one module, e.g. algos.grpo, or an installed algorithm")

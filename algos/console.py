@@ -10,7 +10,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from rema_agents.types import Episode
 from rema_env.render import transcript_text
-from rema_env.transcript import role_of
 
 
 class Console:
@@ -47,10 +46,9 @@ class Console:
         """The first dialogues of different problems."""
         by_group = {episode.group: episode for episode in reversed(episodes)}
         for episode in list(reversed(by_group.values()))[:count]:
-            paid = ", ".join(f"{role_of(agent)} {reward:g}" for agent, reward in episode.rewards.items())
-            self.say(f"--- {title}: {episode.problem.id} ---")
-            self.say(transcript_text(episode.transcript).rstrip())
-            self.say(f"--- {episode.ending}; golden answer {episode.problem.answer}; paid: {paid} ---")
+            self.say(f"--- {title} ---")
+            self.say(transcript_text(episode.transcript, dict(episode.rewards)).rstrip())
+            self.say("---")
 
 
 def hush_libraries() -> None:

@@ -23,7 +23,7 @@ from algos.models import EMBEDDED, model_folder
 from algos.phases import check_phases
 from algos.plan import GB, Gpus, Shape, make_plan, refuse_a_small_share, refuse_what_cannot_fit
 from algos.prompts import mismatch, write_prompts
-from algos.report_to import Reporters
+from algos.report_to import Reporters, check_installed
 from algos.run_folder import RunFolder, latest_checkpoint, no_room
 from algos.samplers import Room, servers_of
 from algos.seeds import seed_generators
@@ -106,6 +106,7 @@ def check(config: TrainConfig, *, n: int, bf16: bool) -> None:
             f"choose {f'{below} or ' if below else ''}{below + n}"
         )
     check_phases(config)
+    check_installed(config.run.report_to)
     read_deepspeed_file(config.learner, bf16=bf16, ranks=n)
     if config.model.lora_rank and config.model.team == "separate" and zero_stage(config.learner) == 3:
         raise ValueError("--lora-rank with --team separate shares one base, which --zero-stage 3 cannot part: use 2")

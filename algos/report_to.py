@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,6 @@ class Reporters:
 
     Args:
         step: steps done when a run is resumed; what a tensorboard holds beyond it no longer counts.
-
-    Raises:
-        ValueError: one of them is not installed.
     """
 
     def __init__(self, names: Sequence[str], folder: Path, settings: Mapping[str, Any], *, step: int = 0) -> None:
@@ -23,11 +21,11 @@ class Reporters:
         self._trackers: list[Any] = []
         for name in names:
             if name == "tensorboard":
-                self._tensorboard = _module("torch.utils.tensorboard", "tensorboard").SummaryWriter(
+                self._tensorboard = importlib.import_module("torch.utils.tensorboard").SummaryWriter(
                     folder / "tensorboard", purge_step=step + 1 if step else None
                 )
             else:
-                tracker = _module(name, name)
+                tracker = importlib.import_module(name)
                 tracker.init(project="rema", name=folder.name, config=dict(settings))
                 self._trackers.append(tracker)
 
@@ -47,8 +45,8 @@ class Reporters:
             tracker.finish()
 
 
-def _module(name: str, package: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise ValueError(f"--report-to {package}: the package {package} is not installed") from error
+def check_installed(names: Sequence[str]) -> None:
+    """Raises ValueError for a tracker that is not installed."""
+    for name in names:
+        if find_spec(name) is None:
+            raise ValueError(f"--report-to {name}: the package {name} is not installed: pip install {name}")

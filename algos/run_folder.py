@@ -129,6 +129,7 @@ class RunFolder:
             fill(aside)
             ranks.wait()
             if self._writes:
+                _open_to_readers(aside)
                 _to_disk(aside)
         except Exception as error:
             full = no_room(error, self.path)
@@ -195,6 +196,13 @@ def _checkpoints(run: Path) -> list[Path]:
 
 def _step(checkpoint: Path) -> int:
     return int(checkpoint.name.removeprefix("checkpoint-"))
+
+
+def _open_to_readers(folder: Path) -> None:
+    """safetensors writes weights for their owner alone: give them the mode that the umask gives any other file."""
+    os.umask(mask := os.umask(0))
+    for path in folder.rglob("*.safetensors"):
+        path.chmod(0o666 & ~mask)
 
 
 def _to_disk(folder: Path) -> None:

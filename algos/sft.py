@@ -14,6 +14,7 @@ thread of a CPU (OMP_NUM_THREADS=1) the same seed gives the same weights, bit fo
 from __future__ import annotations
 
 import dataclasses
+import shlex
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -128,7 +129,7 @@ def train(school: School, say: Callable[[str], None]) -> Path:
             "steps": step,
             "train_seconds": round(time.perf_counter() - start, 2),
             "loss": metrics["loss"],
-            "command": " ".join(sys.argv),
+            "command": shlex.join(sys.orig_argv),
         }
     )
     return final

@@ -6,6 +6,7 @@ Its parts are public, so another loop is a short script: `play`, `make_batch`, `
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -211,7 +212,7 @@ def summarise(run: Run, after: Mapping[str, Scores]) -> dict[str, Any]:
             for name, score in last.items()
         },
         **provenance(run.world),
-        "command": " ".join(sys.argv),
+        "command": shlex.join(sys.orig_argv),
     }
     run.folder.write_summary(summary)
     return summary

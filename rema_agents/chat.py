@@ -83,14 +83,15 @@ class ChatCodec:
 
     @classmethod
     def from_pretrained(cls, folder: str | Path, *, chat_template_kwargs: Mapping[str, Any] | None = None) -> ChatCodec:
-        """The codec of a model folder: its tokenizer, template and the end tokens of its generation config."""
+        """The codec of a model folder, with the end tokens of its generation config. Raises ValueError without one."""
         from transformers import AutoTokenizer
 
-        return cls(
-            AutoTokenizer.from_pretrained(folder),
-            chat_template_kwargs=chat_template_kwargs,
-            stop_token_ids=_configured_stops(folder),
-        )
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(folder)
+        except OSError as error:
+            raise ValueError(f"{folder} holds no model: {str(error).strip().splitlines()[0]}") from error
+        stops = _configured_stops(folder)
+        return cls(tokenizer, chat_template_kwargs=chat_template_kwargs, stop_token_ids=stops)
 
     def prompt_ids(self, messages: Iterable[Mapping[str, str]], said: Sequence[Call] = ()) -> tuple[int, ...]:
         """The ids that a sampler continues.

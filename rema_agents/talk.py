@@ -126,10 +126,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--play", choices=["meta", "reasoner"], help="the seat that you play by hand")
     parser.add_argument("--process", default="multi_turn", help="multi_turn, single_turn, mrp or vrp")
     parser.add_argument("--answer", default="", help="the golden answer, to have the dialogue graded")
-    parser.add_argument("--max-rounds", type=int)
-    parser.add_argument("--max-tokens", type=int)
-    parser.add_argument("--temperature", type=float, default=0.0)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--max-rounds", type=int, help="rounds of a dialogue (30; embedded: 4)")
+    parser.add_argument("--max-tokens", type=int, help="tokens of a message (512; embedded: 48)")
+    parser.add_argument("--temperature", type=float, default=0.0, help="0 is greedy (0)")
+    parser.add_argument("--seed", type=int, default=0, help="of the samples (0)")
     arguments = parser.parse_args(argv)
     for name, value in _LIMITS[terse(arguments.model) and arguments.server is None].items():
         if getattr(arguments, name) is None:
@@ -138,6 +138,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _talk(arguments)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
+        return 2
+    except ModuleNotFoundError as error:
+        print(f"error: {error.name} is not installed: pip install 'rema-rl[train]'", file=sys.stderr)
         return 2
     except (EOFError, KeyboardInterrupt):
         print()

@@ -138,19 +138,20 @@ def parser() -> argparse.ArgumentParser:
     commands.add_parser("list", help="every environment with its spaces, and the known problems")
     one = commands.add_parser("show", help="one episode with scripted seats that know the answer")
     one.add_argument("name", help="an environment's name, or package.module:function")
-    one.add_argument("--seed", type=int, default=0)
-    one.add_argument("--process", choices=list(PROCESSES))
+    one.add_argument("--seed", type=int, default=0, help="which draw of its problems (default 0)")
+    one.add_argument("--process", choices=list(PROCESSES), help="who speaks when (default: the environment's)")
     one.add_argument("--dataset", help="a family, a known set, or a file")
-    one.add_argument("--max-rounds", type=int)
+    one.add_argument("--max-rounds", type=int, help="the limit of rounds")
     told = commands.add_parser("print", help="the dialogues of an episodes file")
-    told.add_argument("file", type=Path)
+    told.add_argument("file", type=Path, help="JSON Lines of episodes or transcripts, e.g. of RUN/episodes")
     told.add_argument("--number", type=int, help="only this one, counted from 0")
     parted = commands.add_parser("split-pairs", help="part judged pairs into training and test")
     parted.add_argument("file", help="rewardbench, judgebench, or a file in the format of one of them")
-    parted.add_argument("--split", choices=["strict", "loose"], required=True)
-    parted.add_argument("--test-size", type=int, default=TEST_SIZE)
-    parted.add_argument("--seed", type=int, default=0)
-    parted.add_argument("--output-dir", type=Path, default=Path("."))
+    how = "the parts share no question, or no tuple"
+    parted.add_argument("--split", choices=["strict", "loose"], required=True, help=how)
+    parted.add_argument("--test-size", type=int, default=TEST_SIZE, help=f"tuples to test on (default {TEST_SIZE})")
+    parted.add_argument("--seed", type=int, default=0, help="of the split (default 0)")
+    parted.add_argument("--output-dir", type=Path, default=Path("."), help="where both files go (default: here)")
     return top
 
 

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from algos.console import step_line
+from algos.console import Console, step_line
+from rema_agents.types import Episode
+from rema_env.transcript import Ending, Problem, Transcript
 
 PLAYED = {
     "reward": 0.5,
@@ -36,3 +38,13 @@ def test_the_line_of_a_step_shows_the_numbers_of_each_policy_that_learnt(learnt:
         "step 3/10  reward 0.500  accuracy 0.250  finished 100%  tokens: meta 12.0 reasoner 6.0  turns 4.0  "
         f"{said}  1.50 s (play 1.00)"
     )
+
+
+def test_a_dialogue_is_shown_once_with_its_problem_and_its_pay(capsys: pytest.CaptureFixture[str]) -> None:
+    transcript = Transcript(Problem("sum", "1+1?", "2")).said("meta_0", "Add. [FINISH]").said("reasoner_0", "two")
+    rewards = {"meta_0": 0.0, "reasoner_0": 0.5}
+    episode = Episode(transcript.problem, transcript.ended(Ending.FINISHED), (), rewards)
+    Console().dialogues("step 1", [episode], 2)
+    said = capsys.readouterr().out
+    assert "finished, meta_0 0, reasoner_0 0.5; golden answer: 2\n" in said
+    assert [said.count(text) for text in ("step 1", "1+1?", "golden", "finished")] == [1, 1, 1, 1]

@@ -68,3 +68,14 @@ def test_run_starts_an_algorithm_that_another_package_offers(tmp_path: Path) -> 
         check=True,
     ).stdout
     assert said == "foreign ['--seed', '1'] __main__\n"
+
+
+def test_a_command_without_the_training_libraries_names_the_extra(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')")
+    told = subprocess.run(
+        [sys.executable, "-m", "algos", "grpo", "--help"],
+        env={"PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[2]}"},
+        capture_output=True,
+        text=True,
+    )
+    assert (told.returncode, told.stderr) == (1, "rema grpo needs torch: pip install 'rema-rl[train]'\n")

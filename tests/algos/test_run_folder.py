@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from algos.run_folder import RunFolder, latest_checkpoint
 
@@ -35,6 +37,15 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     folder.write_folder("best", holding("new"))
     assert (folder.path / "best" / "weights").read_text() == "new"
     assert {path.name for path in folder.path.iterdir()} == {"best"}
+
+
+def test_weights_are_as_readable_as_any_other_file(tmp_path: Path) -> None:
+    def fill(path: Path) -> None:
+        save_file({"w": torch.zeros(1)}, path / "model.safetensors")
+        (path / "config.json").touch()
+
+    made = RunFolder(tmp_path / "run").write_folder("best", fill)
+    assert (made / "model.safetensors").stat().st_mode == (made / "config.json").stat().st_mode
 
 
 def test_latest_names_the_newest_whole_checkpoint(tmp_path: Path) -> None:
