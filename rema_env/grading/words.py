@@ -35,6 +35,7 @@ _CONDITION = re.compile(
     r"\s*[,;]?\s*(?:\\text\s*\{\s*,?\s*\(?(?:for|where|with)(?: (?:all|any|integers?))?\s*\}|\((?:for )?)\s*([a-z])\s*"
     r"(?:\\in\b|\\geq?\b|\\ge\b|[<>]=?)[^()\[\]]*\)?$"
 )
+_EITHER = re.compile(r"\bor\b")
 _COMMAND = re.compile(r"\\[a-zA-Z]+")
 _EMPTY = re.compile(
     r"(?:[a-z]\s*(?:\\in|=)\s*)?(?:\\emptyset|Ø)|\\\{\s*\\\}"
@@ -117,6 +118,8 @@ def same_words(gold: str, said: str) -> bool:
         return option(said) == letter[1]
     if as_number(gold) is not None and as_number(gold) == said_plain:
         return True
+    if _EITHER.search(said_plain) and not _EITHER.search(gold_plain):
+        return False
     gold_items, said_items = _items(gold_plain), _items(said_plain)
     if len(gold_items) > 1 and all(len(item) == 1 for item in gold_items):
         return sorted(gold_items) == sorted(said_items)
