@@ -84,14 +84,15 @@ def parse(
 def exit_on_mistakes(prog: str) -> Iterator[None]:
     """Within: a ValueError is the user's to mend, so its message is printed and the process exits with code 2.
 
-    Of the ranks on one machine the first one prints.
+    Ctrl-C exits with 130, in one line as well. Of the ranks on one machine the first one prints.
     """
     try:
         yield
-    except ValueError as error:
+    except (ValueError, KeyboardInterrupt) as error:
+        interrupted = isinstance(error, KeyboardInterrupt)
         if os.environ.get("LOCAL_RANK", "0") == "0":
-            print(f"{prog}: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
+            print(f"{prog}: {'interrupted' if interrupted else error}", file=sys.stderr)
+        raise SystemExit(130 if interrupted else 2) from None
 
 
 def _defaults(config_class: type[C], args: Sequence[str]) -> C:

@@ -59,9 +59,22 @@ def play(
     with suppress(RuntimeError):
         asyncio.get_running_loop()
         raise ValueError("play() starts an event loop of its own and one is running here: await play_many(...) instead")
-    return asyncio.run(
-        play_many(env_fn, seats_for, problems, groups=groups, concurrency=concurrency, time_limit=time_limit)
+    played = asyncio.run(
+        _unless_interrupted(
+            play_many(env_fn, seats_for, problems, groups=groups, concurrency=concurrency, time_limit=time_limit)
+        )
     )
+    if played is None:
+        raise KeyboardInterrupt
+    return played
+
+
+async def _unless_interrupted(playing: Coroutine[Any, Any, list[Episode]]) -> list[Episode] | None:
+    """The episodes; None after a KeyboardInterrupt: of a task that ends with one asyncio prints the traceback."""
+    try:
+        return await playing
+    except KeyboardInterrupt:
+        return None
 
 
 async def play_many(
