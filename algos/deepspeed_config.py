@@ -63,6 +63,8 @@ def read_deepspeed_file(config: LearnerConfig, *, bf16: bool, ranks: int) -> dic
             raise ValueError(f"{where} has {section!r}; take it out and {instead}")
     if told.get("fp16", {}).get("enabled"):
         raise ValueError(f"{where} asks for fp16, whose gradients overflow in RL; use --bf16")
+    if told.get("compute_grad_norm") is False:
+        raise ValueError(f"{where} turns compute_grad_norm off; take it out: the norm is logged at every update")
     _same(where, "gradient_clipping", told.get("gradient_clipping"), "--max-grad-norm", config.max_grad_norm)
     _same(where, "bf16", told.get("bf16", {}).get("enabled"), "--bf16", bf16)
     if config.zero_stage:

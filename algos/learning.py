@@ -94,7 +94,7 @@ def updated(run: Run, policy: Policy, batch: Batch, episodes: Sequence[Episode],
 def mean_of(updates: Sequence[Mapping[str, float]], skipped: int) -> dict[str, float]:
     """The mean of each scalar of the updates, 0 where there was none, and how many were made and left out."""
     names = sorted({"loss", "grad_norm"}.union(*updates))
-    means = {name: float(np.mean([update[name] for update in updates] or [0.0])) for name in names}
+    means = {name: float(np.mean([u[name] for u in updates if name in u] or [0.0])) for name in names}
     return means | {"update/count": float(len(updates)), "update/skipped": float(skipped)}
 
 

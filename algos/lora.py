@@ -89,12 +89,16 @@ class Adapter:
 
     def parameters(self) -> list[nn.Parameter]:
         """Those of this adapter."""
-        return [p for name, p in self.model.named_parameters() if f".{self.name}." in name]
+        return [parameter for name, parameter in self.model.named_parameters() if self._owns(name)]
+
+    def _owns(self, name: str) -> bool:
+        """Whether a parameter is this adapter's; its name may be that of a module too."""
+        return any(f".{matrix}.{self.name}." in name for matrix in ("lora_A", "lora_B"))
 
     def tensors(self, whole: Callable[[nn.Parameter], Any]) -> Iterator[tuple[str, Tensor]]:
         """Its own weights alone, named as in peft's files; `whole` as in `merged`."""
         for name, parameter in self.model.named_parameters():
-            if f".{self.name}." in name:
+            if self._owns(name):
                 with whole(parameter):
                     yield name.replace(f".{self.name}.", "."), parameter.detach()
 

@@ -1,4 +1,4 @@
-"""Every algorithm, and alternating separate weights, learn the embedded model's task; minutes each."""
+"""Every algorithm, and alternating separate weights, learn the embedded model's task, which takes minutes each."""
 
 from __future__ import annotations
 
@@ -7,6 +7,13 @@ import json
 from pathlib import Path
 
 import pytest
+
+from algos.learning import mean_of
+
+
+def test_a_scalar_that_some_updates_lack_is_the_mean_of_the_others() -> None:
+    means = mean_of([{"loss": 1.0, "kl": 0.5}, {"loss": 3.0}], skipped=1)
+    assert means == {"loss": 2.0, "kl": 0.5, "grad_norm": 0.0, "update/count": 2.0, "update/skipped": 1.0}
 
 
 @pytest.mark.long

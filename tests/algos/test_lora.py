@@ -64,6 +64,13 @@ def test_the_reference_is_the_base_with_adapters_off(pair: tuple[Learner, Learne
     assert not torch.equal(meta.logp(batch), start)
 
 
+def test_an_adapter_may_be_called_as_a_module_of_the_model(embedded: Path) -> None:
+    learner = Learner(str(embedded), PLAIN, CPU, lora=(4, 32), name="mlp")
+    assert learner.adapter is not None
+    names = {id(p): name for name, p in learner.model.named_parameters()}
+    assert all(".lora_" in names[id(p)] for p in learner.adapter.parameters())
+
+
 def test_only_adapters_have_optimizer_states(pair: tuple[Learner, Learner], stored: Path) -> None:
     meta, reasoner = pair
     batch = stored_batch(stored)
