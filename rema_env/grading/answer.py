@@ -171,7 +171,8 @@ def _is_name(expr: Expr) -> bool:
 
 
 _VALUE = re.compile(r"(?:[fghFGPE]|\\Pr)(?:'|\^\s*\{?\s*-\s*1\s*\}?)?\s*\([^()]*\)")
-_ASKED = frozenset("neg mul div apply min max gcd lcm sin cos tan cot sec csc".split())
+_ASKED = frozenset("neg mul div min max gcd lcm".split())
+_OF_AN_ANGLE = frozenset("sin cos tan cot sec csc".split())
 
 
 def is_asked(answer: Answer) -> bool:
@@ -196,7 +197,14 @@ def _of_names(expr: Expr) -> bool:
     if expr.op == "add":
         terms = [_without_coefficient(term) for term in expr.args]
         return all(map(_of_names, terms)) and len(set(terms)) > 1
+    if expr.op in _OF_AN_ANGLE:
+        return _names_something(expr.args[0])
     return expr.op in _ASKED and all(map(_of_names, expr.args))
+
+
+def _names_something(expr: Expr) -> bool:
+    r"""Whether a name stands anywhere in it, as in the angle `2\theta`."""
+    return any(map(_names_something, expr.args)) if isinstance(expr, Call) else _is_name(expr)
 
 
 def _without_coefficient(term: Expr) -> Expr:

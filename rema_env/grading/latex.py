@@ -94,6 +94,7 @@ _UNIT_FRACTION = re.compile(
     r"(?<=[\d}])\s*\\frac\s*\{\s*\\text\s*\{([^{}]*)\}\s*\}"
     r"\s*\{\s*\\text\s*\{([^{}]*)\}(\^\d)?\s*\}"
 )
+_UNIT_PRODUCT = re.compile(r"(?<=[\d}] )\\text\s*\{([a-zA-Z ]+)\}\s*\\cdot\s*\\text\s*\{([a-zA-Z ]+)\}")
 _BLANKS = re.compile(r"\s+")
 _SPELLINGS = (
     (re.compile(r"\\text\s*\{([^{}]*)\\text\s*\{([^{}]*)\}([^{}]*)\}"), r"\\text{\1\2\3}"),
@@ -101,6 +102,7 @@ _SPELLINGS = (
     (re.compile(r"\\text\s*(?=\{\s*-?\s*\\(?!text))"), ""),
     (_BRACED_DEGREE, r"^\\circ "),
     (_UNIT_FRACTION, r" \\text{\1/\2\3}"),
+    (_UNIT_PRODUCT, r"\\text{\1 \2}"),
     (_BRACED_SIGN, r"\1"),
     (_CHOICES, r"\\binom{\1}{\2}"),
     (_TIMES_TEN, r"\\times "),

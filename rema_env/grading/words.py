@@ -32,13 +32,14 @@ _SUFFIX = re.compile(
     re.DOTALL,
 )
 _CONDITION = re.compile(
-    r"\s*[,;]?\s*(?:\\text\s*\{\s*,?\s*\(?(?:for|where|with)(?: (?:all|any|integers?))?\s*\}|\((?:for )?)\s*([a-z])\s*"
-    r"(?:\\in\b|\\geq?\b|\\ge\b|[<>]=?)[^()\[\]]*\)?$"
+    r"\s*[,;]?\s*(?:\\text\s*\{\s*,?\s*\(?(?:for|where|with)(?: (?:all|any|integers?))?\s*\}|\((?:for )?|,)\s*([a-z])"
+    r"\s*(?:\\in\b|\\ge\b|[<>]=?)[^()\[\],]*\)?$"
 )
+_BOUND = re.compile(r"[<>]|\\(?:le|ge|ne|in)(?![a-z])")  # with these, a condition is part of the answer
 _EITHER = re.compile(r"\bor\b")
 _COMMAND = re.compile(r"\\[a-zA-Z]+")
 _EMPTY = re.compile(
-    r"(?:[a-z]\s*(?:\\in|=)\s*)?(?:\\emptyset|Ø)|\\\{\s*\\\}"
+    r"(?:[A-Za-z](?:\s*\\cap\s*[A-Z])?\s*(?:\\in|=)\s*)?(?:\\emptyset|Ø)|\\\{\s*\\\}"
     r"|(?:there (?:is|are) )?no (?:real |integer |such )?(?:solutions?|values?|numbers?|roots?)"
     r"(?: exists?)?|(?:the )?empty(?: set)?|none"
 )
@@ -98,9 +99,10 @@ def without_frame(text: str) -> str:
 def _without_condition(text: str) -> str:
     r"""Without `(n \ge 1)` or `\text{ for } n \ge 1` at the end, where it is about a letter of the answer."""
     condition = _CONDITION.search(text)
-    if not condition or condition[1] not in _COMMAND.sub("", text[: condition.start()]):
+    if not condition:
         return text
-    return text[: condition.start()]
+    rest = text[: condition.start()]
+    return text if _BOUND.search(rest) or condition[1] not in _COMMAND.sub("", rest) else rest
 
 
 def as_number(text: str) -> str | None:
