@@ -143,7 +143,8 @@ def join_calls(calls: Sequence[Call], *, split: bool = False) -> list[Row]:
         if ids:
             rows.append(Row(np.array(ids), np.array(turn), np.array(logp, dtype=np.float32)))
 
-    for k, call in enumerate(calls):
+    k = 0  # the turn: a call without a token is none
+    for call in calls:
         done, prompt = call.completion, list(call.prompt_ids)
         if len(done.logps) not in (0, len(done.token_ids)):
             raise ValueError(
@@ -157,6 +158,7 @@ def join_calls(calls: Sequence[Call], *, split: bool = False) -> list[Row]:
         ids += [*fresh, *done.token_ids]
         turn += [-1] * len(fresh) + [k] * len(done.token_ids)
         logp += [0.0] * len(fresh) + list(done.logps or [0.0] * len(done.token_ids))
+        k += bool(done.token_ids)
     close()
     return rows
 

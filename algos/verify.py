@@ -134,7 +134,8 @@ def _faults_of_call(
 
 
 def _faults_of_rows(agent: str, calls: Sequence[Call]) -> Iterator[str]:
-    sampled = [(k, i) for k, call in enumerate(calls) for i in call.completion.token_ids]
+    spoken = [call.completion.token_ids for call in calls if call.completion.token_ids]
+    sampled = [(k, i) for k, ids in enumerate(spoken) for i in ids]
     rows = join_calls(calls)
     trained = [(int(k), int(i)) for row in rows for k, i in zip(row.turn, row.ids, strict=True) if k >= 0]
     if trained != sampled:

@@ -36,6 +36,12 @@ def test_a_call_extends_the_row_where_its_prompt_starts_with_the_row_so_far() ->
     assert row.sampled_logp.tolist() == [0, 0, -3, -4, 0, 0, -7]
 
 
+def test_turns_are_numbered_without_the_calls_that_said_nothing() -> None:
+    (row,) = join_calls([call("meta_0", 0, [1], []), call("meta_0", 2, [1, 2], [3]), call("meta_0", 4, [1, 2, 3], [])])
+    assert row.ids.tolist() == [1, 2, 3]
+    assert row.turn.tolist() == [-1, -1, 0]
+
+
 def test_a_prompt_that_was_rewritten_begins_a_new_row() -> None:
     first, second = join_calls([TWO_TURNS[0], call("meta_0", 2, [1, 2, 9, 5, 6], [7])])
     assert first.ids.tolist() == [1, 2, 3, 4]
