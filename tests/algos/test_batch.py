@@ -112,7 +112,8 @@ def test_every_sampled_token_and_no_other_is_trained(
         ids = [*([9] if rewritten else []), *ids, *sampled, 8, *said]
     rows = join_calls(calls, split=split)
     trained = [(k, i) for row in rows for k, i in zip(row.turn.tolist(), row.ids.tolist(), strict=True) if k >= 0]
-    assert trained == [(k, i) for k, (sampled, _, _) in enumerate(turns) for i in sampled]
+    spoken = [sampled for sampled, _, _ in turns if sampled]
+    assert trained == [(k, i) for k, sampled in enumerate(spoken) for i in sampled]
 
 
 def test_a_stop_token_that_equals_padding_is_trained_where_it_was_sampled_and_nowhere_else() -> None:
