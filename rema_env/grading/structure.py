@@ -67,7 +67,8 @@ _NAMED_SET = re.compile(
     r"|\\overline\s*\{\s*[A-Z]\s*\}|\\mathbb\s*\{?\s*[NZQRC]\s*\}?)+"
 )
 _EXCEPT = re.compile(
-    r"(?:\\text\s*\{)?\s*(?:all )?real(?: number)?s? (?:[a-z] )?(?:except|other than|excluding)(?: for)?\s*\}?\s*(.+)",
+    r"^(?:\\text\s*\{)?\s*(?:all )?real(?: number)?s? (?:[a-z] )?(?:except|other than|excluding)(?: for)?\s*\}?\s*"
+    r"((?:(?!real).)+)$",
     re.IGNORECASE,
 )
 _AND = re.compile(r"\\text\s*\{\s*and\s*\}|\band\b")
