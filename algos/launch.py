@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from algos.phases import check_phases
 from algos.plan import GB, Gpus, Shape, make_plan, refuse_a_small_share, refuse_what_cannot_fit
 from algos.prompts import mismatch, write_prompts
 from algos.report_to import Reporters, check_installed
-from algos.run_folder import RunFolder, latest_checkpoint, no_room
+from algos.run_folder import RunFolder, latest_checkpoint, no_room, unused
 from algos.samplers import Room, servers_of
 from algos.seeds import seed_generators
 from algos.state import Run
@@ -192,7 +191,7 @@ def _folder(config: TrainConfig, command: str) -> RunFolder:
     """The run's folder, the same for all ranks."""
     if config.run.resume_from_checkpoint == "latest" and config.common.output_dir is None:
         raise ValueError("--resume-from-checkpoint latest needs --output-dir: the folder of the run that goes on")
-    path = Path(config.common.output_dir or f"runs/{command}-{time.strftime('%Y%m%d-%H%M%S')}")
+    path = Path(config.common.output_dir or unused(command))
     return RunFolder(ranks.gather(path)[0], resume=config.run.resume_from_checkpoint is not None)
 
 

@@ -9,9 +9,11 @@ RUN/config.yaml  metrics.jsonl  summary.json  latest  tensorboard/
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,13 @@ import yaml
 from algos import ranks
 from rema_agents.episodes import write_episodes
 from rema_agents.types import Episode
+
+
+def unused(command: str) -> Path:
+    """A folder of this second that is not there yet: runs/<command>-<date>-<time>, then with -2, -3, ... behind it."""
+    now = Path("runs", f"{command}-{time.strftime('%Y%m%d-%H%M%S')}")
+    names = (now if n == 1 else now.with_name(f"{now.name}-{n}") for n in itertools.count(1))
+    return next(path for path in names if not path.exists())
 
 
 class DiskFull(OSError):

@@ -177,7 +177,7 @@ def save(school: School, folder: Path) -> None:
 def prepare(config: Config) -> School:
     """Build everything, models last. Raises ValueError for what the user can mend."""
     from algos.lessons import Mistakes, make_lessons
-    from algos.run_folder import RunFolder
+    from algos.run_folder import RunFolder, unused
     from algos.team import learning_agents
     from algos.world import make_world
 
@@ -191,7 +191,7 @@ def prepare(config: Config) -> School:
     lesson = make_lessons(dataset, mistakes, [(process, worlds[process].agents) for process in dealt], seed)
     agents = tuple(dict.fromkeys(agent for world in worlds.values() for agent in world.agents))
     learning = learning_agents(config.model, agents)
-    path = Path(config.common.output_dir or f"runs/sft-{time.strftime('%Y%m%d-%H%M%S')}")
+    path = Path(config.common.output_dir or unused("sft"))
     folder = RunFolder(ranks.gather(path)[0])
     folder.write_config(flatten(config))
     return School(config, worlds, lesson, enrol(config, learning, folder), folder)

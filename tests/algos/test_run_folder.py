@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from algos.run_folder import RunFolder, latest_checkpoint
+from algos.run_folder import RunFolder, latest_checkpoint, unused
 
 
 def holding(text: str) -> Callable[[Path], None]:
@@ -46,6 +47,14 @@ def test_weights_are_as_readable_as_any_other_file(tmp_path: Path) -> None:
 
     made = RunFolder(tmp_path / "run").write_folder("best", fill)
     assert (made / "model.safetensors").stat().st_mode == (made / "config.json").stat().st_mode
+
+
+def test_runs_of_the_same_second_have_folders_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("time.strftime", lambda _: "now")
+    for _ in range(3):
+        unused("grpo").mkdir(parents=True)
+    assert sorted(os.listdir("runs")) == ["grpo-now", "grpo-now-2", "grpo-now-3"]
 
 
 def test_latest_names_the_newest_whole_checkpoint(tmp_path: Path) -> None:
