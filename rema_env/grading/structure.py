@@ -63,8 +63,8 @@ _APPLIED = re.compile(
 )
 _ELEMENT = re.compile(r"[a-z](?:\s*\\in\b.*)?", re.DOTALL)
 _NAMED_SET = re.compile(
-    r"(?=.*(?:\\|\^))(?:[A-Z()'\s]|\^\s*\{?\s*[cC]\s*\}?|_\s*\{?\s*[A-Z]\s*\}?|\\(?:cap|cup|setminus|complement)(?![a-z])"
-    r"|\\overline\s*\{\s*[A-Z]\s*\}|\\mathbb\s*\{?\s*[NZQRC]\s*\}?)+"
+    r"(?=.*[\\^])(?:[A-Z()' ]|[\^_](?:[A-Zc]|\{[A-Zc]\})|\\(?:cap|cup|setminus|complement)(?![a-z])"
+    r"|\\(?:overline|mathbb) ?\{[A-Z]\})+"  # every alternative begins and ends in its own way: linear
 )
 _EXCEPT = re.compile(
     r"^(?:\\text\s*\{)?\s*(?:all )?real(?: number)?s? (?:[a-z] )?(?:except|other than|excluding)(?: for)?\s*\}?\s*"
