@@ -38,17 +38,18 @@ def train(run: Run) -> dict[str, Any]:
         try:
             if progress.before is None:
                 start_from(run, evaluated(run, greedy=True))
+            after: Mapping[str, Scores] = {}
             while progress.step < config.run.max_steps or progress.unlogged is not None:
                 if progress.unlogged is None:
                     progress.unlogged = one_step(run)
                 if not interrupts.agreed() or not evaluation_is_due(run):
-                    log_step(run, progress.unlogged)
+                    after = log_step(run, progress.unlogged)
                 if interrupts.asked:
                     raise Stopped
                 stop_at_collapse(run)
                 if config.run.save_steps and progress.step % config.run.save_steps == 0:
                     save_checkpoint(run)
-            after = evaluated(run, greedy=True)
+            after = after or evaluated(run, greedy=True)  # the last step's own evaluation, where there was one
         except Stopped:
             interrupts.agreed()
             run.console.say(f"stopped after step {progress.step}; what was done is in {save_checkpoint(run)}")
@@ -79,16 +80,17 @@ def evaluation_is_due(run: Run) -> bool:
     return bool(every) and run.progress.step % every == 0
 
 
-def log_step(run: Run, metrics: dict[str, Any]) -> None:
-    """Evaluate where it is time to, and keep the step's metrics: from here on the step is over."""
-    step = run.progress.step
+def log_step(run: Run, metrics: dict[str, Any]) -> Mapping[str, Scores]:
+    """Evaluate where it is time to, and keep the step's metrics: from here on the step is over. Returns the scores."""
+    step, scores = run.progress.step, dict[str, Scores]()
     if evaluation_is_due(run):
-        scores = evaluated(run)
+        scores = evaluated(run, greedy=step == run.config.run.max_steps)
         metrics |= {f"eval/{name}/accuracy": score.accuracy for name, score in scores.items()}
         keep_best(run, scores)
     run.folder.log(metrics)
     run.reporters.log(step, metrics)
     run.progress.unlogged = None
+    return scores
 
 
 def one_step(run: Run) -> dict[str, Any]:

@@ -53,6 +53,16 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def test_an_evaluation_due_after_the_last_step_is_the_final_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    summary = grpo(tmp_path / "run", "--max-steps", "2", "--eval-steps", "2")
+    said = capsys.readouterr().out
+    assert said.count("evaluation after step 2") == 1
+    assert metrics(tmp_path / "run")[-1]["eval/heldout/accuracy"] == summary["accuracy_after"]
+    assert summary["accuracy_greedy_after"] is not None
+
+
 def test_a_run_leaves_everything_that_it_made(straight: Path) -> None:
     names = {path.name for path in straight.iterdir()}
     assert names >= {"config.yaml", "metrics.jsonl", "summary.json", "latest", "best", "final", "checkpoint-2"}
