@@ -54,9 +54,7 @@ def collect(run: Run, step: int) -> Collected:
         if len(teach) >= s.problems_per_step or not s.dynamic_sampling:
             break
     drawn = rounds * s.problems_per_step
-    chosen = (
-        teach[: s.problems_per_step] or groups
-    )  # where no group of any round teaches, there is still one to look at
+    chosen = teach[: s.problems_per_step] or groups  # where no group teaches, there is still one to look at
     return Collected(numbered(chosen), 0 if s.phase_problems else drawn, len(teach) / drawn)
 
 

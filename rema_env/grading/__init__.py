@@ -131,7 +131,7 @@ class Pooled:
     def _known(self, problem: Problem, text: str) -> Grade | None:
         try:
             known: Grade | None = None if self._quick is None else self._quick(problem, text)
-        except Exception:  # the workers tell what is wrong, and the run goes on
+        except Exception:  # anyone's code; a worker then decides, or names what is wrong
             return None
         return known
 
