@@ -17,6 +17,7 @@ from algos.learner import Learner
 from algos.scoring import turn_starts
 from rema_agents.types import Episode
 from tests.algos.conftest import CPU
+from tests.algos.plain import plain_sgd, weights_of
 
 
 @pytest.fixture
@@ -78,19 +79,12 @@ def test_policy_and_critic_learn_together_as_in_plain_pytorch_in_one_micro_batch
 
     expected = plainly_learnt(embedded, batch, updates=2, rate=0.1)
     for tokens in (1, 10**6):
-        config = LearnerConfig(
-            optimizer="sgd",
-            learning_rate=0.1,
-            max_grad_norm=0,
-            micro_batch_tokens=tokens,
-            gradient_checkpointing=False,
-            zero_stage=stage,  # type: ignore[arg-type]
-        )
+        config = plain_sgd(0.1, stage=stage, tokens=tokens)
         learner = Learner(str(embedded), config, CPU, needs=("value", "old_value"))
-        start = torch.cat([w.flatten().clone() for _, w in learner.named_weights()])
+        start = weights_of(learner)
         for _ in range(2):  # the critic starts at 0, so its loss reaches the policy in the second
             learner.update(batch, loss)
-        change = torch.cat([w.flatten() for _, w in learner.named_weights()]) - start
+        change = weights_of(learner) - start
         assert float((change - expected).norm() / expected.norm()) < 1e-4
 
 

@@ -30,6 +30,7 @@ from rema_agents.play import play
 from rema_agents.types import Episode
 from rema_env.transcript import role_of
 from tests.algos.batches import batch_of, weighed
+from tests.algos.plain import plain_sgd, weights_of
 from tests.algos.zero_worker import LOSS, stored_batch
 
 CPU = Precision(torch.device("cpu"), torch.float32)
@@ -212,19 +213,11 @@ def test_one_optimizer_step_a_batch_of_3_5_or_10_micro_batches_with_the_gradient
     assert [len(deal(part, 1, 1)[0]) for part in parts] == [3, 5, 10]
     changes = []
     for tokens in (1, 10**6):
-        config = LearnerConfig(
-            optimizer="sgd",
-            learning_rate=1.0,
-            max_grad_norm=0,
-            gradient_checkpointing=False,
-            micro_batch_tokens=tokens,
-            zero_stage=stage,  # type: ignore[arg-type]
-            deepspeed=str(tmp_path / "accumulate.json"),
-        )
+        config = plain_sgd(1.0, stage=stage, tokens=tokens, deepspeed=str(tmp_path / "accumulate.json"))
         learner = Learner(str(embedded), config, CPU, temperature=0.7)
-        start = torch.cat([w.flatten().clone() for _, w in learner.named_weights()])
+        start = weights_of(learner)
         for steps, part in enumerate(parts, start=1):
             learner.update(part.with_tensors(old_logp_BT=learner.logp(part)), LOSS)
             assert learner.engine.global_steps == steps
-        changes.append(torch.cat([w.flatten() for _, w in learner.named_weights()]) - start)
+        changes.append(weights_of(learner) - start)
     assert float((changes[1] - changes[0]).norm() / changes[0].norm()) < 1e-3

@@ -25,6 +25,7 @@ from algos.learner import Learner, learning_rate_factor
 from algos.scoring import Precision, Scorer, load_model, score
 from rema_agents.types import Call, Completion, Episode
 from rema_env.transcript import Ending, Finish, Problem, Transcript
+from tests.algos.plain import weights_of
 
 CPU = Precision(torch.device("cpu"), torch.float32)
 AGENTS = ("meta_0", "reasoner_0")
@@ -216,13 +217,13 @@ def test_one_update_is_one_optimizer_step_of_any_number_of_micro_batches(
 ) -> None:
     learner = make_learner(embedded)
     minibatch = prepared(learner, episodes)
-    before = torch.cat([w.flatten().clone() for _, w in learner.named_weights()])
+    before = weights_of(learner)
     expected_norm = float(gradient(learner, minibatch).norm())
     metrics = learner.update(minibatch, LOSS)
     assert learner.engine.global_steps == 1
     assert metrics["grad_norm"] == pytest.approx(expected_norm, rel=1e-4)
     assert metrics["learning_rate"] == 1e-3
-    change = torch.cat([w.flatten() for _, w in learner.named_weights()]) - before
+    change = weights_of(learner) - before
     assert 0 < float(change.abs().max()) <= 1.01e-3  # Adam's first step is the learning rate at most
 
 
