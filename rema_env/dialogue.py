@@ -6,15 +6,13 @@ so a dialogue that is continued from a transcript is the dialogue that was playe
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypedDict
 
-import numpy as np
 from gymnasium.spaces import Dict, Discrete, Space
 from pettingzoo import AECEnv
 
-from rema_env.limits import Limits, OnCut, as_message, as_problem, check_continues, ending_of, rounds_of
+from rema_env.limits import Limits, OnCut, as_message, as_problem, as_seed, check_continues, ending_of, rounds_of
 from rema_env.problems import Problems
 from rema_env.process import Process, final_message
 from rema_env.render import closing, heading, transcript_text, turn_text
@@ -148,7 +146,7 @@ class DialogueEnv(AECEnv[str, dict[str, Any], str]):
                 seed, options, problem or transcript is none.
         """
         if seed is not None or self._seed is None:
-            self._seed = _valid_seed(seed)
+            self._seed = as_seed(seed)
             self._draws = 0
         transcript = self._start(options or {})
         self.agents = list(self.possible_agents)
@@ -177,8 +175,14 @@ class DialogueEnv(AECEnv[str, dict[str, Any], str]):
         self._cumulative_rewards[agent] = 0.0
         self._settle(self.transcript.said(agent, message))
 
+    def last(self, observe: bool = True) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Of the agent whose turn it is: observation, reward since its last turn, terminated, truncated, info."""
+        self._begun()
+        return super().last(observe)
+
     def observe(self, agent: str) -> dict[str, Any]:
         """The agent's chat, a fresh copy, its system prompt first; and the number of turns said so far."""
+        self._begun()
         role = self._role[agent]
         system = self.system_prompts[role]
         first = ({"role": "system", "content": system},) if system else ()
@@ -191,12 +195,14 @@ class DialogueEnv(AECEnv[str, dict[str, Any], str]):
 
     def state(self) -> tuple[dict[str, str], ...]:
         """All of the dialogue at once: the question, then every turn under its agent's name."""
+        self._begun()
         question = {"role": "user", "content": self.transcript.problem.question}
         said = ({"role": "assistant", "content": f"{t.agent}: {t.message}"} for t in self.transcript.turns)
         return (question, *said)
 
     def render(self) -> str | None:
         """The dialogue so far as text ("ansi"), or its new turns on the terminal ("human")."""
+        self._begun()
         if self.render_mode == "ansi":
             return transcript_text(self.transcript)
         if self.render_mode == "human":
@@ -205,6 +211,10 @@ class DialogueEnv(AECEnv[str, dict[str, Any], str]):
 
     def close(self) -> None:
         """Nothing to let go of: the grading workers belong to the process and serve every environment in it."""
+
+    def _begun(self) -> None:
+        if not hasattr(self, "transcript"):
+            raise ValueError("the dialogue has not begun; reset() begins one")
 
     def _start(self, options: Mapping[str, Any]) -> Transcript:
         if not isinstance(options, Mapping):
@@ -283,16 +293,3 @@ class DialogueEnv(AECEnv[str, dict[str, Any], str]):
         if transcript.ending is not None and self._printed <= len(transcript.turns):
             print(closing(transcript, self.rewards))
         self._printed = len(transcript.turns) + 1
-
-
-def _valid_seed(seed: int | None) -> int:
-    """The seed itself, or one made up."""
-    if seed is None:
-        return int(np.random.SeedSequence().generate_state(1)[0])
-    try:
-        found = operator.index(seed)
-    except TypeError:
-        found = -1
-    if found < 0:
-        raise ValueError(f"seed must be a whole number of at least 0, got {seed!r}")
-    return found

@@ -5,9 +5,12 @@ Pure functions of a transcript, a process and the limits; the environment asks t
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, Literal
+
+import numpy as np
 
 from rema_env.process import Process, agent_of
 from rema_env.spaces import MAX_CHARACTERS, valid_unicode
@@ -120,6 +123,19 @@ def as_problem(given: object) -> Problem:
     told = problem_to_json(problem)
     valid = _valid(told)
     return problem if valid == told else problem_from_json(valid)
+
+
+def as_seed(seed: int | None) -> int:
+    """The seed itself, or one made up. Raises ValueError for anything but a whole number of at least 0."""
+    if seed is None:
+        return int(np.random.SeedSequence().generate_state(1)[0])
+    try:
+        found = operator.index(seed)
+    except TypeError:
+        found = -1
+    if found < 0:
+        raise ValueError(f"seed must be a whole number of at least 0, got {seed!r}")
+    return found
 
 
 def _valid(value: Any) -> Any:

@@ -19,3 +19,13 @@ def test_the_engine_of_a_rank_sees_its_own_gpu_alone_and_the_rank_all_of_them(
     with seeing(gpu):
         assert os.environ["CUDA_VISIBLE_DEVICES"] == expected
     assert os.environ.get("CUDA_VISIBLE_DEVICES") == seen
+
+
+@pytest.mark.parametrize(("seen", "gpu"), [("4,5", 2), ("4,5", -1), ("", 0)])
+def test_a_gpu_that_is_not_visible_is_named_with_those_that_are(
+    monkeypatch: pytest.MonkeyPatch, seen: str, gpu: int
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", seen)
+    with pytest.raises(ValueError, match=f"GPU {gpu}, .* not visible: CUDA_VISIBLE_DEVICES={seen} shows"), seeing(gpu):
+        pass
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == seen

@@ -251,6 +251,13 @@ def test_before_reset_and_after_the_end_nobody_can_speak() -> None:
         env.step("hm")
 
 
+def test_before_reset_there_is_nothing_to_see() -> None:
+    env = rema_env.math_v0.raw_env(render_mode="ansi")
+    for look in (env.last, lambda: env.observe("meta_0"), env.state, env.render):
+        with pytest.raises(ValueError, match=r"the dialogue has not begun; reset\(\) begins one"):
+            look()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
