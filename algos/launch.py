@@ -36,7 +36,7 @@ from algos.team import (
     policy_names,
     total_updates,
 )
-from algos.world import eval_sets, make_world, trained_on
+from algos.world import eval_sets, kept_apart, make_world, trained_on
 from rema_env.transcript import role_of
 
 
@@ -72,6 +72,8 @@ def launch(config: TrainConfig, algorithm: Algorithm, *, command: str) -> dict[s
             run.reporters.close()
             run.team.close()
     say_result(console, summary)
+    if left_out := getattr(run.world.problems, "left_out", 0):
+        console.say(f"{left_out} questions of {run.world.problems.name} are evaluated on and were not trained on")
     console.say(f"run folder: {run.folder.path}")
     return summary
 
@@ -148,10 +150,11 @@ def prepare(config: TrainConfig, algorithm: Algorithm, console: Console, command
     check_deepspeed(config.learner, bf16=bf16)
     world = make_world(config.env)
     check_group_rewards(config.sampling.group_rewards, [role_of(agent) for agent in world.agents])
-    if both_orders(config.sampling.group_rewards):
-        check_both_orders(world.problems.draw(config.common.seed, 0), config.sampling.num_generations)
     evaluation = Evaluation.of(config)
     sets = eval_sets(config.evaluation, config.env, world)
+    world = kept_apart(world, sets)
+    if both_orders(config.sampling.group_rewards):
+        check_both_orders(world.problems.draw(config.common.seed, 0), config.sampling.num_generations)
     console.say(batch_layout(config, world.agents, ranks=ranks.count()))
     folder = _folder(config, command)
     checkpoint, step = _checkpoint(config, folder, console)

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from algos.models import EMBEDDED
 from algos.schedule import last_rounds
 from rema_env.factory import EnvFactory
 from rema_env.problems import Problems
-from rema_env.problems.named import overlap
+from rema_env.problems.overlap import overlap
 from rema_env.registry import MakeEnv, resolve
 from rema_env.transcript import Problem, role_of
 
@@ -115,6 +116,12 @@ def eval_sets(config: EvalConfig, env: EnvConfig, world: World) -> dict[str, Seq
     else:
         return {}
     return {name: _first(source, n) for name, source in sources.items()}
+
+
+def kept_apart(world: World, sets: Mapping[str, Sequence[Problem]]) -> World:
+    """The same world, in which a stream, which cannot be searched beforehand, passes over what is evaluated on."""
+    without = getattr(world.problems, "without", None)
+    return dataclasses.replace(world, problems=without(chain.from_iterable(sets.values()))) if without else world
 
 
 def trained_on(problems: Problems, evaluation: Sequence[Problem], name: str) -> str | None:

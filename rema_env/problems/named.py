@@ -26,7 +26,7 @@ from rema_env.problems.listed import Listed
 from rema_env.problems.pairs import Orders, arithmetic_pairs, in_orders, load_pairs, pairs_of
 from rema_env.problems.ranks import ranks
 from rema_env.problems.sources import hub_table
-from rema_env.problems.streamed import streamed
+from rema_env.problems.streamed import streamed, streamed_pairs
 from rema_env.problems.tables import Row, Table
 from rema_env.transcript import Problem
 
@@ -125,8 +125,12 @@ def load_known(name: str, revision: str | None = None, *, orders: Orders = "both
     return Listed(name, [problem for table in tables for problem in _problems(name, known, table)])
 
 
-def load_pairs_named(name: str | Path, orders: Orders = "both") -> Problems:
+def load_pairs_named(name: str | Path, orders: Orders = "both", *, streaming: bool = False) -> Problems:
     """Pairs to be judged: a set of the catalogue, the family `arithmetic-pairs`, a file, or a name on the hub.
+
+    Args:
+        name, orders: as of `load_pairs`.
+        streaming: as of `load`.
 
     Raises:
         ValueError: as `load_pairs`, and for a known set or a family that holds no pairs.
@@ -137,7 +141,7 @@ def load_pairs_named(name: str | Path, orders: Orders = "both") -> Problems:
     if family and family[1] == "arithmetic-pairs":
         return _of_family(family)
     if Path(name).exists() or not (family or known in CATALOGUE):
-        return load_pairs(name, orders=orders)
+        return streamed_pairs(name, orders=orders) if streaming else load_pairs(name, orders=orders)
     if family or CATALOGUE[known].kind != "pairs":
         held = ", ".join(k for k, v in CATALOGUE.items() if v.kind == "pairs")
         raise ValueError(f"{name} holds problems, no pairs to be judged; {held}, arithmetic-pairs do")
@@ -152,21 +156,3 @@ def _problems(name: str, known: Known, table: Table) -> Iterator[Problem]:
 
     made = Table(name, table.columns, rows)
     return problems_of(made, question_column=known.question, answer_column=known.answer)
-
-
-def shared_questions(one: Iterable[Problem], other: Iterable[Problem]) -> set[str]:
-    """The questions that two sets share, compared without regard to whitespace and case."""
-    asked = {_plain(problem.question) for problem in other}
-    return {question for problem in one if (question := _plain(problem.question)) in asked}
-
-
-def overlap(train: Iterable[Problem], evaluation: Sequence[Problem], name: str = "the evaluation set") -> str | None:
-    """One sentence where training problems are evaluated on, else None."""
-    shared = shared_questions(train, evaluation)
-    if not shared:
-        return None
-    return f"{len(shared)} of the {len(evaluation)} questions of {name} are also trained on: its score says little"
-
-
-def _plain(question: str) -> str:
-    return " ".join(question.casefold().split())

@@ -75,13 +75,17 @@ def in_orders(pairs: Iterable[Pair], orders: Orders) -> list[Problem]:
 
     A pair whose id another one had before is called otherwise: RewardBench numbers each of its subsets by itself.
     """
-    pairs = distinct(pairs)
+    return [as_problem(pair, order) for pair in distinct(pairs) for order in orders_of(pair, orders)]
+
+
+def orders_of(pair: Pair, orders: Orders) -> tuple[Order, ...]:
+    """The orders in which a pair is judged; see `in_orders`."""
     if orders == "both":
-        return [as_problem(pair, order) for pair in pairs for order in ("AB", "BA")]
+        return "AB", "BA"
     if orders == "given":
-        return [as_problem(pair, pair.given) for pair in pairs]
+        return (pair.given,)
     if orders == "shuffled":
-        return [as_problem(pair, _by_hash(pair.id)) for pair in pairs]
+        return (_by_hash(pair.id),)
     raise ValueError(f"orders must be both, given or shuffled, got {orders!r}")
 
 
@@ -112,8 +116,8 @@ def load_pairs(
     return Listed(", ".join(dict.fromkeys(table.name for table in tables)), in_orders(pairs, orders))
 
 
-def pairs_of(table: Table) -> Iterator[Pair]:
-    """The table's rows as pairs. Errors as `load_pairs`."""
+def pairs_of(table: Table, *, may_be_empty: bool = False) -> Iterator[Pair]:
+    """The table's rows as pairs; `may_be_empty` as of `problems_of`. Errors as `load_pairs`."""
     columns, read = _format(table)
     if twice := [name for name in columns if table.columns.count(name) > 1]:
         raise ValueError(f"{table.name}: more than one column is called {twice[0]!r}")
@@ -126,7 +130,7 @@ def pairs_of(table: Table) -> Iterator[Pair]:
         names = [told.pop(column) for column in ("id", "pair_id") if column in told]
         name, origin = str(names[0] if names else f"{table.stem}/{number}"), str(told.pop("source", table.stem))
         yield Pair(name, question, better, worse, given, origin, told)
-    if number < 0:
+    if number < 0 and not may_be_empty:
         raise ValueError(f"{table.name}: the file has no rows")
 
 

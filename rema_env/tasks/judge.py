@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Unpack
 
@@ -23,6 +24,7 @@ from rema_env.problems.named import load_pairs_named
 from rema_env.problems.pairs import Orders, arithmetic_pairs
 from rema_env.process import META, Process, process_named
 from rema_env.roles import JUDGE_PROMPTS, VERDICT
+from rema_env.tasks.parts import given_or_read
 from rema_env.tasks.parts import raw_env as raw_dialogue_env
 from rema_env.transcript import Problem
 
@@ -46,6 +48,7 @@ def raw_env(
     *,
     dataset: str | Path | None = None,
     orders: Orders = "both",
+    streaming: bool = False,
     process: str | Process = "multi_turn",
     grader: str | Grader = "choice",
     **settings: Unpack[Settings],
@@ -57,14 +60,13 @@ def raw_env(
         dataset: instead of `problems`: a known set of pairs (`rewardbench`), or a file or a name on the hub in the
             format of RewardBench or JudgeBench, or the family `arithmetic-pairs`.
         orders: which orders of a dataset's pairs there are: both, given, shuffled; see `load_pairs`.
+        streaming: as of `math_v0`.
         process: multi_turn, single_turn, mrp, vrp, or a `Process`.
         grader: as `grade` of `dialogue_env`.
         **settings: as of `math_v0`.
     """
-    if problems is not None and dataset is not None:
-        raise ValueError("judge_v0 takes problems or dataset, not both")
-    if dataset is not None:
-        problems = load_pairs_named(dataset, orders)
+    read = partial(load_pairs_named, orders=orders)
+    problems = given_or_read("judge_v0", problems, dataset, read, streaming=streaming)
     rules = process_named(process, shown)
     return raw_dialogue_env(
         rules,

@@ -13,6 +13,7 @@ r"""Two agents solve a math problem: one thinks about how, the other works it ou
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Literal, Unpack
 
@@ -23,7 +24,7 @@ from rema_env.problems import Problems
 from rema_env.process import META, Process, process_named
 from rema_env.rewards import ANSWER
 from rema_env.roles import MATH_PROMPTS
-from rema_env.tasks.parts import given_or_read
+from rema_env.tasks.parts import given_or_read, read_for
 from rema_env.tasks.parts import raw_env as raw_dialogue_env
 from rema_env.terms import as_rewards
 
@@ -57,7 +58,7 @@ def raw_env(
             `render_mode`: see `DialogueEnv`.
     """
     reading = {"question_column": question_column, "answer_column": answer_column, "streaming": streaming}
-    problems = given_or_read("math_v0", problems, dataset, grader, **reading)
+    problems = given_or_read("math_v0", problems, dataset, partial(read_for, grader), **reading)
     if actions not in ("text", "json"):
         raise ValueError(f"actions must be text or json, got {actions!r}")
     if actions == "text" and invalid_action != "end":

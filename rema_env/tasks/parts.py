@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -52,18 +52,18 @@ def raw_env(
 
 
 def given_or_read(
-    env: str, problems: Problems | None, dataset: str | Path | None, grader: str | Grader, **reading: Any
+    env: str, problems: Problems | None, dataset: str | Path | None, read: Callable[..., Problems], **reading: Any
 ) -> Problems | None:
     """The problems that a task was given, or those of the data set that it was; None where it was given neither.
 
     Args:
         env: the task's name, for messages.
         problems, dataset: one of them, or none.
-        grader: whose word on golden answers counts.
-        **reading: how a data set is read: `question_column`, `answer_column`, `streaming` of `load`.
+        read: makes problems of a data set and `reading`.
+        **reading: how it is read: `question_column`, `answer_column`, `streaming` of `load`.
 
     Raises:
-        ValueError: for both, for a way of reading without a data set, and as `load`.
+        ValueError: for both, for a way of reading without a data set, and as `read`.
     """
     if dataset is None:
         if told := sorted(name for name, value in reading.items() if value):
@@ -71,6 +71,11 @@ def given_or_read(
         return problems
     if problems is not None:
         raise ValueError(f"{env} takes problems or dataset, not both")
+    return read(dataset, **reading)
+
+
+def read_for(grader: str | Grader, dataset: str | Path, **reading: Any) -> Problems:
+    """The problems of a data set whose golden answers a grader can check. Errors and `reading` as of `load`."""
     return load_problems_named(dataset, gold_fault=fault_of(grader), **reading)
 
 

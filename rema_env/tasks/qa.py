@@ -13,6 +13,7 @@ r"""Two agents answer a question in a few words: one says what has to be found o
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Unpack
 
@@ -22,7 +23,7 @@ from rema_env.problems import Problems
 from rema_env.problems.ranks import ranks
 from rema_env.process import Process, process_named
 from rema_env.roles import QA_PROMPTS
-from rema_env.tasks.parts import given_or_read
+from rema_env.tasks.parts import given_or_read, read_for
 from rema_env.tasks.parts import raw_env as raw_dialogue_env
 
 
@@ -46,7 +47,7 @@ def raw_env(
         **settings: as of `math_v0`.
     """
     reading = {"question_column": question_column, "answer_column": answer_column, "streaming": streaming}
-    problems = given_or_read("qa_v0", problems, dataset, grader, **reading)
+    problems = given_or_read("qa_v0", problems, dataset, partial(read_for, grader), **reading)
     rules = process_named(process)
     prompts = QA_PROMPTS.get(rules.name, {})
     return raw_dialogue_env(

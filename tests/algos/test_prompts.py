@@ -11,6 +11,7 @@ import yaml
 from algos import evaluate, grpo
 from algos.prompts import mismatch, write_prompts
 from algos.world import read_system_prompts
+from rema_agents.episodes import read_episodes
 
 SMALL = ["--problems-per-step", "2", "--num-generations", "2", "--eval-num-problems", "4", "--save-steps", "0"]
 
@@ -46,3 +47,17 @@ def test_training_on_what_is_evaluated_is_said(tmp_path: Path, capsys: pytest.Ca
     data = ["--dataset-name", str(file), "--eval-datasets", str(file)]
     grpo.main([*SMALL, *data, "--max-steps", "0", "--output-dir", str(tmp_path / "run")])
     assert "4 of the 4 questions of mine are also trained on" in capsys.readouterr().out
+
+
+def test_a_stream_is_trained_on_without_what_is_evaluated_which_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train, test, run = tmp_path / "train.jsonl", tmp_path / "test.jsonl", tmp_path / "run"
+    rows = [json.dumps({"question": f"Compute {n}+2*3 modulo 10.", "answer": (n + 6) % 10}) for n in range(4)]
+    train.write_text("\n".join(rows))
+    test.write_text("\n".join(rows[:3]))
+    data = ["--dataset-name", str(train), "--streaming", "--eval-datasets", str(test), "--eval-num-problems", "2"]
+    grpo.main([*SMALL, *data, "--max-steps", "1", "--output-dir", str(run)])
+    assert f"2 questions of {train} are evaluated on and were not trained on" in capsys.readouterr().out
+    played = read_episodes(run / "episodes" / "step-000001.jsonl")
+    assert {e.problem.question for e in played} == {f"Compute {n}+2*3 modulo 10." for n in (2, 3)}

@@ -1,4 +1,4 @@
-"""Problems by name, the catalogue, overlap. Tables of its columns stand in for the hub: no test needs a network."""
+"""Problems by name, and the catalogue. Tables of its columns stand in for the hub: no test needs a network."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import pytest
 
 from rema_env.problems import Problems, named, sources
 from rema_env.problems.catalogue import CATALOGUE, after_hashes, joined, last_box
-from rema_env.problems.named import load, load_known, overlap, shared_questions
+from rema_env.problems.named import load, load_known
 from rema_env.problems.tables import Table
-from rema_env.transcript import Problem
 
 ROW_OF: dict[str, dict[str, Any]] = {
     "math_train": {
@@ -149,21 +148,6 @@ def test_a_file_is_loaded_by_its_path(tmp_path: Path) -> None:
 )
 def test_golden_answers_are_taken_out_of_their_cells(read: Any, cell: Any, answer: Any) -> None:
     assert read(cell) == answer
-
-
-def test_training_on_what_is_evaluated_is_told() -> None:
-    train = [Problem("a", "What is  1 + 1?", "2"), Problem("b", "And 2 + 2?", "4")]
-    test = [Problem("c", "what is 1 + 1?\n", "2"), Problem("d", "And 3 + 3?", "6")]
-    assert shared_questions(train, test) == {"what is 1 + 1?"}
-    assert overlap(train, test, "math500") == (
-        "1 of the 2 questions of math500 are also trained on: its score says little"
-    )
-    assert overlap(train, test[1:]) is None
-
-
-def test_math_level_3_to_5_shares_nothing_with_math500(data: Path) -> None:
-    assert overlap(load_known("math_train_lv3to5"), load_known("math500")) is None
-    assert overlap(load_known("math_train"), load_known("math_train_lv3to5")) is not None
 
 
 @pytest.mark.parametrize(("name", "meant"), [("MATH500", "math500"), ("gsm8k", "gsm8k_t"), ("chain", "chains")])

@@ -84,6 +84,20 @@ def test_mixing_holds_a_buffer_and_loses_nothing() -> None:
     assert all(int(p.id) <= place + 10 for place, p in enumerate(out))
 
 
+def test_what_asks_the_same_as_a_problem_left_out_is_never_drawn_and_is_counted_once(folder: Path) -> None:
+    evaluated = [Problem("x", " Q1.3", "?"), Problem("y", "q2.0\n", "?"), Problem("z", "never asked", "?")]
+    source = streamed(folder, buffer=4).without(evaluated)
+    assert source.left_out == 0
+    per_epoch = SHARDS * ROWS - 2
+    epochs = [[source.draw(1, per_epoch * e + k).question for k in range(per_epoch)] for e in range(2)]
+    rest = {p.question for p in load_problems(folder)} - {"q1.3", "q2.0"}
+    assert all(sorted(epoch) == sorted(rest) for epoch in epochs)
+    assert source.left_out == 2
+    assert pickle.loads(pickle.dumps(source)).draw(1, 7).question == epochs[0][7]
+    with pytest.raises(ValueError, match=rf"{folder} holds no problems but those left out"):
+        streamed(folder).without(load_problems(folder)).draw(0, 0)
+
+
 def test_a_hub_name_streams(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The folder stands in for the hub: the same package reads both."""
     asked: list[Any] = []

@@ -9,7 +9,8 @@ import pytest
 
 import rema_env
 from rema_env.problems.listed import Listed
-from rema_env.problems.pairs import Pair, arithmetic_pairs, as_problem, in_orders, load_pairs, swapped
+from rema_env.problems.pairs import Orders, Pair, arithmetic_pairs, as_problem, in_orders, load_pairs, swapped
+from rema_env.problems.streamed import Streamed
 from rema_env.transcript import Problem
 
 PAIR = Pair("p", "Which city is the capital of France?", "Paris.", "Lyon.", given="BA")
@@ -76,6 +77,26 @@ def test_every_pair_is_judged_in_both_orders_once_an_epoch(tmp_path: Path) -> No
     drawn = [source.draw(0, k) for k in range(source.size)]
     assert sorted(p.id for p in drawn) == sorted(f"pairs/{k}/{order}" for k in range(6) for order in ("AB", "BA"))
     assert [p.answer for p in drawn] != [p.answer for p in source]
+
+
+@pytest.mark.parametrize("orders", ["both", "given", "shuffled"])
+def test_streamed_pairs_are_those_that_are_read_whole(tmp_path: Path, orders: Orders) -> None:
+    rows = [{"prompt": f"q{k}", "chosen": "good", "rejected": "bad"} for k in range(6)]
+    (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    whole = rema_env.judge_v0(dataset=tmp_path / "pairs.jsonl", orders=orders).unwrapped.problems
+    source = rema_env.judge_v0(dataset=tmp_path / "pairs.jsonl", orders=orders, streaming=True).unwrapped.problems
+    assert isinstance(source, Streamed)
+    assert sorted([source.draw(0, k) for k in range(len(whole))], key=lambda p: p.id) == sorted(
+        whole, key=lambda p: p.id
+    )
+
+
+def test_what_is_wrong_with_pairs_that_are_streamed_is_said_at_once(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text('{"question": "q", "answer": "1"}')
+    with pytest.raises(ValueError, match="pairs need the columns prompt, chosen, rejected or question, response_A"):
+        rema_env.judge_v0(dataset=tmp_path / "x.jsonl", streaming=True)
+    with pytest.raises(ValueError, match="judge_v0: streaming tells how a dataset is read, and there is none"):
+        rema_env.judge_v0(streaming=True)
 
 
 @pytest.mark.parametrize(("label", "answer"), [("A>B", "A"), ("B>A", "B"), ("B", "B"), ("[[A]]", "A")])
