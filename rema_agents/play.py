@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -17,14 +18,16 @@ from typing import Any
 
 from pettingzoo import AECEnv
 
+from rema_agents.endings import ending_told, ends_with
 from rema_agents.gate import Gate
 from rema_agents.types import Episode, Seat
 from rema_env.dialogue import DialogueEnv
-from rema_env.limits import as_message, ending_of
+from rema_env.limits import as_message
 from rema_env.transcript import Ending, Finish, Message, Problem, Transcript, Turn
 
 EnvFn = Callable[[], AECEnv]
 SeatsFor = Callable[[int], Mapping[str, Seat]]
+Progress = Callable[[int, int], None]
 
 DEFAULT_CONCURRENCY = 256
 _STEP_THREADS = 32
@@ -38,6 +41,7 @@ def play(
     groups: Sequence[int] | None = None,
     concurrency: int = DEFAULT_CONCURRENCY,
     time_limit: float | None = None,
+    progress: Progress | None = None,
 ) -> list[Episode]:
     """Play one dialogue about each problem and return the episodes in the order of the problems.
 
@@ -49,6 +53,7 @@ def play(
         groups: the group of each dialogue; by default its number.
         concurrency: dialogues at once.
         time_limit: [seconds] for each dialogue; one that takes longer ends as `aborted`.
+        progress: told how many dialogues are over, and of how many: at the start and after each.
 
     Raises:
         ValueError: for arguments that do not fit together, or when called from a running event loop (await
@@ -61,7 +66,15 @@ def play(
         raise ValueError("play() starts an event loop of its own and one is running here: await play_many(...) instead")
     played = asyncio.run(
         _unless_interrupted(
-            play_many(env_fn, seats_for, problems, groups=groups, concurrency=concurrency, time_limit=time_limit)
+            play_many(
+                env_fn,
+                seats_for,
+                problems,
+                groups=groups,
+                concurrency=concurrency,
+                time_limit=time_limit,
+                progress=progress,
+            )
         )
     )
     if played is None:
@@ -85,6 +98,7 @@ async def play_many(
     groups: Sequence[int] | None = None,
     concurrency: int = DEFAULT_CONCURRENCY,
     time_limit: float | None = None,
+    progress: Progress | None = None,
 ) -> list[Episode]:
     """`play` as a coroutine."""
     groups = range(len(problems)) if groups is None else groups
@@ -94,15 +108,17 @@ async def play_many(
         raise ValueError(f"concurrency must be at least 1, got {concurrency}")
     lanes = min(concurrency, len(problems))
     threads = ThreadPoolExecutor(_STEP_THREADS, thread_name_prefix="env-step")
-    table = _Table(Gate(), threads, more_to_come=lanes < len(problems))
-    todo = iter(range(len(problems)))
+    todo = deque(range(lanes, len(problems)))
+    table = _Table(Gate(), threads, todo)
     episodes: dict[int, Episode] = {}
+    tell = progress or (lambda over, of: None)
+    tell(0, len(problems))
 
-    async def lane() -> None:
+    async def lane(number: int | None) -> None:
         """Plays dialogues one after the other, in an environment of its own, until none is left."""
         env = None
         try:
-            for number in todo:
+            while number is not None:
                 env = env or env_fn()
                 dialogue = _Dialogue(env, seats_for(number), problems[number], table)
                 try:
@@ -112,6 +128,8 @@ async def play_many(
                         dialogue.running.add_done_callback(_closes(env))
                         env = None
                 episodes[number] = replace(episode, group=groups[number], dialogue=number)
+                tell(len(episodes), len(problems))
+                number = todo.popleft() if todo else None
         finally:
             table.gate.leave()
             if env is not None:
@@ -120,7 +138,7 @@ async def play_many(
     for _ in range(lanes):
         table.gate.enter()
     try:
-        await _all(lane() for _ in range(lanes))
+        await _all(lane(number) for number in range(lanes))
     finally:
         threads.shutdown(wait=False, cancel_futures=True)
     return [episodes[number] for number in range(len(problems))]
@@ -137,7 +155,7 @@ async def play_episode(
     gate.enter()
     thread = ThreadPoolExecutor(1, thread_name_prefix="env-step")
     try:
-        return await _Dialogue(env, seats, problem, _Table(gate, thread, more_to_come=False)).play(time_limit)
+        return await _Dialogue(env, seats, problem, _Table(gate, thread, todo=())).play(time_limit)
     finally:
         thread.shutdown(wait=False)
 
@@ -154,11 +172,11 @@ async def _all(coroutines: Iterable[Coroutine[Any, Any, None]]) -> None:
 
 @dataclass(frozen=True)
 class _Table:
-    """What the dialogues of one play share: the gate, the threads, and whether others start as some end."""
+    """What the dialogues of one play share: the gate, the threads, and the numbers of those still to start."""
 
     gate: Gate
     threads: Executor
-    more_to_come: bool
+    todo: Collection[int]
 
 
 class _Dialogue:
@@ -208,7 +226,7 @@ class _Dialogue:
             self._rewards[agent] = self._rewards.get(agent, 0.0) + _finite(agent, reward)
             if terminated or truncated:
                 self._infos[agent] = info
-                self._ending = _ending_told(info, truncated)
+                self._ending = ending_told(info, truncated)
                 env.step(None)
             else:
                 message = as_message(agent, await self._said_by(agent))
@@ -226,11 +244,11 @@ class _Dialogue:
 
     async def _step(self, agent: str, message: Message) -> None:
         """Step the environment: at once where it only takes note, in a thread where it may wait for a grader."""
-        ends = _ends(self._env, agent, message)
+        ends = ends_with(self._env, agent, message)
         if ends is False:
             self._env.step(message)
             return
-        leads_to_no_call = ends is True and not self._table.more_to_come
+        leads_to_no_call = ends is True and not self._table.todo
         with self._table.gate.waiting() if leads_to_no_call else nullcontext():
             stepping = self._table.threads.submit(self._env.step, message)
             try:
@@ -276,16 +294,3 @@ def _finite(agent: str, reward: float) -> float:
     if not math.isfinite(reward):
         raise ValueError(f"the environment pays {agent} {reward}, which is no finite number")
     return float(reward)
-
-
-def _ending_told(info: Mapping[str, Any], truncated: bool) -> Ending:
-    """The ending that an agent's last info names; by default what PettingZoo's two flags can tell."""
-    return Ending(info.get("ending", Ending.ROUND_LIMIT if truncated else Ending.FINISHED))
-
-
-def _ends(env: AECEnv, agent: str, message: Message) -> bool | None:
-    """Whether a step ends its dialogue, so that it may wait for a grader; None where only the environment knows."""
-    game = env.unwrapped
-    if not isinstance(game, DialogueEnv):
-        return None
-    return ending_of(game.process, game.transcript.said(agent, message), game.limits) is not None

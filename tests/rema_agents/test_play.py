@@ -452,6 +452,31 @@ def test_the_gate_is_clear_when_every_dialogue_that_is_not_over_waits_and_when_a
     assert gates[0].at_work == 0
 
 
+def test_grading_holds_up_no_call_once_the_last_dialogue_has_started() -> None:
+    graded: list[str] = []
+
+    def slow_on_one(problem: Problem, text: str) -> Grade:
+        time.sleep(0.2 * (problem.id == "p1"))
+        graded.append(problem.id)
+        return grade(problem, text)
+
+    class Waits:
+        async def say(self, observation: Any, *, gate: Gate) -> str:
+            await asyncio.sleep(0.1)
+            await gate.clear()
+            return "[FINISH]"
+
+    planners: list[Any] = [ScriptedSeat(["[FINISH]"]), Slow(0.05), Waits()]
+    play(lambda: Watched(slow_on_one), lambda n: {**seats(), "meta_0": planners[n]}, PROBLEMS[:3], concurrency=2)
+    assert graded == ["p0", "p2", "p1"]
+
+
+def test_a_play_tells_how_many_dialogues_are_over() -> None:
+    told: list[tuple[int, int]] = []
+    play(Watched, lambda n: seats(), PROBLEMS[:3], concurrency=2, progress=lambda *over_of: told.append(over_of))
+    assert told == [(0, 3), (1, 3), (2, 3), (3, 3)]
+
+
 def test_the_example_of_the_page_about_play_runs_as_written(capsys: pytest.CaptureFixture[str]) -> None:
     page = (Path(__file__).parents[2] / "docs" / "play.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
