@@ -152,6 +152,11 @@ class VLLMSampler:
         """Of the weights that the engine took last, as they arrived; None where it never took any."""
         return self._weights.checksum
 
+    def adapter_checksum(self, name: str) -> int | None:
+        """As `checksum`, of an adapter's weights."""
+        assert self._adapters is not None
+        return self._adapters.checksums.get(name)
+
     def sleep(self) -> None:
         """Give the GPU's memory back until the next weights or the next call; nothing to do on a CPU."""
         if self._arguments.get("enable_sleep_mode") and not self._asleep:

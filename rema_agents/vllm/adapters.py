@@ -35,7 +35,8 @@ class Adapters:
         rank, alpha: of LoRA.
 
     Attributes:
-        checksum: None: what arrived is not known by one.
+        checksum: None: no whole weights arrive.
+        checksums: name -> of the adapter's weights as they arrived in the engine; of none that it has not taken yet.
         whole: it is no whole model that is handed over, so an engine that sleeps has to keep the base.
     """
 
@@ -52,6 +53,7 @@ class Adapters:
         }
         self._folder = tempfile.mkdtemp(prefix="rema-adapters-", dir=shared_memory_folder())
         self._written: set[str] = set()
+        self.checksums: dict[str, int] = {}
         self._finalizer = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
 
     @property
@@ -69,6 +71,7 @@ class Adapters:
         """An adapter's weights to take from now on, named as in peft's files."""
         from safetensors.torch import save_file
 
+        self.checksums.pop(name, None)
         folder = Path(self._folder, name)
         folder.mkdir(exist_ok=True)
         weights = {key: tensor.detach().contiguous().cpu().clone() for key, tensor in named_tensors}
@@ -77,15 +80,26 @@ class Adapters:
         self._written.add(name)
 
     async def give(self, engine: Any) -> None:
-        """Have an engine take them all. Raises what it raises."""
-        for name in sorted(self._written):
-            await engine.add_lora(self.request(name, again=True))
+        """Have an engine take them all.
 
-    def request(self, name: str, *, again: bool = False) -> Any:
-        """What a call says to be answered with an adapter; `again`: to load it anew."""
+        Raises:
+            RuntimeError: the files no longer hold what was published.
+            Exception: the engine died.
+        """
+        for name in sorted(self._written):
+            arrived: list[int] = await engine.collective_rpc("take_adapter", args=self._place(name))
+            if self.checksums.setdefault(name, arrived[0]) != arrived[0]:
+                raise RuntimeError(f"the files of adapter {name} no longer hold what was published last")
+
+    def request(self, name: str) -> Any:
+        """What a call says to be answered with an adapter."""
         from vllm.lora.request import LoRARequest
 
-        return LoRARequest(name, self._numbers[name], str(Path(self._folder, name)), load_inplace=again)
+        return LoRARequest(*self._place(name))
+
+    def _place(self, name: str) -> tuple[str, int, str]:
+        """Name, number and folder."""
+        return name, self._numbers[name], str(Path(self._folder, name))
 
     def remove(self) -> None:
         """Remove the files."""
@@ -109,6 +123,10 @@ class AdapterSampler:
     def update_weights(self, named_tensors: Iterable[tuple[str, Tensor]], version: int) -> None:
         """Take the adapter's new weights, named as in peft's files; later completions carry `version`."""
         self._engine.update_adapter(self._name, named_tensors, version)
+
+    def checksum(self) -> int | None:
+        """As the engine's, of the adapter's weights."""
+        return self._engine.adapter_checksum(self._name)
 
     def sleep(self) -> None:
         """As the engine's."""

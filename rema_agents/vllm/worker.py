@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from rema_agents.checksum import Counted
+from rema_agents.checksum import Counted, checksum
 from rema_agents.weight_files import read
 from rema_agents.weight_ipc import Receiver
 
@@ -26,6 +26,13 @@ class Reload:
         self.reload_weights(weights_iterator=weights)  # type: ignore[attr-defined]  # vLLM's worker has it
         self._mend_head()
         return weights.checksum
+
+    def take_adapter(self, name: str, number: int, folder: str) -> int:
+        """Load an adapter anew, from peft's files in a folder."""
+        from vllm.lora.request import LoRARequest
+
+        self.add_lora(LoRARequest(name, number, folder, load_inplace=True))  # type: ignore[attr-defined]  # vLLM's
+        return checksum(read(folder, torch.device("cpu")))
 
     def take_chunk(self, chunk: Mapping[str, Any]) -> int:
         """Load what lies in the buffer now; between vLLM's start of a weight update and `end_chunks`."""

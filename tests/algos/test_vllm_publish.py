@@ -21,11 +21,13 @@ from algos.metrics import logp_gap
 from algos.publish import publish
 from algos.scoring import Precision, Scorer, score_all
 from algos.team import Policy
+from rema_agents.checksum import checksum
 from rema_agents.gate import Gate
 from rema_agents.play import play
 from rema_agents.remote import RemoteSampler
 from rema_agents.types import Completion, SamplingParams
 from rema_agents.vllm import VLLMSampler
+from rema_agents.weight_files import read
 from tests.algos.test_vllm_training import TRAIN
 from tests.algos.zero_worker import AGENTS, LOSS
 from tests.rema_agents.contract import forward_logps
@@ -148,6 +150,9 @@ def test_two_roles_train_as_adapters_on_one_engine_which_also_loads_what_was_sav
         says_what_the_merged_model_says(engine, role, run / "final" / role, base)
     assert engine._adapters is not None
     saved = {role: run / "final" / role / "adapter" for role in ("meta", "reasoner")}
+    taken = {role: checksum(read(str(folder), CPU.device)) for role, folder in saved.items()}
+    assert {role: engine.adapter_checksum(role) for role in saved} == taken
+    assert taken["meta"] != taken["reasoner"], "the check must be able to fail"
     monkeypatch.setattr(engine._adapters, "request", lambda role: LoRARequest(f"{role}'s", 9, str(saved[role])))
     says_what_the_merged_model_says(engine, "meta", run / "final" / "meta", base)
     close(engine)

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
+from rema_agents.checksum import Counted, checksum
 from rema_agents.vllm import VLLMSampler
 from rema_agents.vllm.adapters import Adapters, AdapterSampler
+from rema_agents.weight_files import read
 from tests.rema_agents.contract import PROMPTS, ask_all, params
 from tests.rema_agents.test_vllm import FakeEngine, on_gpu
 
@@ -20,7 +22,12 @@ __all__ = ["on_gpu"]  # a fixture
 
 
 class Engine(FakeEngine):
-    """Also notes under which adapter it is asked."""
+    """Also notes under which adapter it is asked, and tells the checksum of what lies in the folder of one it takes."""
+
+    async def collective_rpc(self, method: str, args: tuple[str, int, str]) -> list[int]:
+        name, _, folder = args
+        self.asked.append(f"{method} {name}")
+        return [checksum(read(folder, torch.device("cpu")))]
 
     async def generate(self, *arguments: Any, lora_request: Any) -> Any:  # type: ignore[override]
         self.asked.append(f"generate {lora_request}")
@@ -39,7 +46,7 @@ def engine(
     folder, noting = plain._arguments["model"], Engine()
     plain.close()
     monkeypatch.setattr(VLLMSampler, "_new_engine", lambda self: noting)
-    monkeypatch.setattr(Adapters, "request", lambda self, name, again=False: f"{name}{' anew' if again else ''}")
+    monkeypatch.setattr(Adapters, "request", lambda self, name: name)
     shared = VLLMSampler(folder, adapters=Adapters(("meta", "reasoner"), rank=4, alpha=32))
     return noting, AdapterSampler(shared, "meta"), AdapterSampler(shared, "reasoner")
 
@@ -59,7 +66,7 @@ def test_a_sleeping_engine_keeps_the_base_and_is_given_every_adapter_again(
     meta.close()
     reasoner.close()
     assert versions == [3, 5]
-    assert given == ["add_lora meta anew", "reset_prefix_cache", *woken()[1:3], "reset_prefix_cache"]
+    assert given == ["take_adapter meta", "reset_prefix_cache", *woken()[1:3], "reset_prefix_cache"]
     assert noting.asked[len(given) :] == [
         "sleep 1",
         *woken(),
@@ -72,7 +79,22 @@ def test_a_sleeping_engine_keeps_the_base_and_is_given_every_adapter_again(
 
 
 def woken() -> list[str]:
-    return ["wake_up ['weights']", "add_lora meta anew", "add_lora reasoner anew", "wake_up ['kv_cache']"]
+    return ["wake_up ['weights']", "take_adapter meta", "take_adapter reasoner", "wake_up ['kv_cache']"]
+
+
+def test_an_adapters_checksum_is_that_of_its_files_in_the_engine(
+    engine: tuple[Engine, AdapterSampler, AdapterSampler],
+) -> None:
+    _, meta, reasoner = engine
+    sent = Counted(lambda: [("a", torch.tensor([1.0, 2.0]))])
+    meta.update_weights(sent, 1)
+    assert (meta.checksum(), reasoner.checksum()) == (sent.checksum, None)
+    adapters = meta._engine._adapters
+    assert adapters is not None
+    save_file({"a": torch.tensor([1.0, 2.5])}, Path(adapters._folder, "meta", "adapter_model.safetensors"))
+    with pytest.raises(RuntimeError, match="the files of adapter meta no longer hold what was published last"):
+        reasoner.update_weights(sent, 1)
+    meta.close()
 
 
 def test_an_adapter_is_written_as_peft_has_it() -> None:
