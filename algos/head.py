@@ -5,7 +5,9 @@
     d logp_t / d h_t = W^T ((e_{y_t} - p_t) * f') / temperature
 
 The derivative by h_t is formed in the forward pass, while the chunk's logits are at hand; the backward pass multiplies
-it by what comes from above. Only a head that learns makes the backward pass compute the logits once more.
+it by what comes from above. Only a head that learns makes the backward pass compute the logits once more, all tokens by
+a slice of the vocabulary: each row of W's gradient is one product over all tokens, which rounds once, where a sum over
+chunks of tokens would round to the head's 16 bits at every chunk.
 """
 
 from __future__ import annotations
@@ -80,9 +82,10 @@ def answers_with_logps(head: torch.nn.Linear, shape: Shape) -> None:
     head.forward = forward  # type: ignore[method-assign, assignment]
 
 
-def _chunks(tokens: int, vocabulary: int) -> Iterator[slice]:
-    size = max(1, CHUNK_ELEMENTS // vocabulary)
-    return (slice(start, min(start + size, tokens)) for start in range(0, tokens, size))
+def _chunks(length: int, across: int) -> Iterator[slice]:
+    """Parts of one axis of the logits, each with `CHUNK_ELEMENTS` at most; `across` is the other axis' length."""
+    size = max(1, CHUNK_ELEMENTS // max(1, across))
+    return (slice(start, min(start + size, length)) for start in range(0, length, size))
 
 
 class _TokenLogps(torch.autograd.Function):
@@ -113,7 +116,7 @@ class _TokenLogps(torch.autograd.Function):
                 by_z_NV = -p_NV * (_log(p_NV) + entropy_N[part, None])
                 by_entropy_NH[part] = head.backward(by_z_NV, slope_NV) @ weight_VH
             if differentiable:
-                by_z_NV = _logp_by_logits(p_NV, token_N[part])
+                by_z_NV = _logp_by_logits(p_NV, token_N[part], torch.ones_like(own_N))
                 by_logp_NH[part] = head.backward(by_z_NV, slope_NV) @ weight_VH
         ctx.save_for_backward(by_logp_NH, by_entropy_NH, hidden_NH, weight_VH, bias_V, token_N, total_N, entropy_N)
         ctx.settings = temperature, shape, entropy
@@ -131,20 +134,20 @@ class _TokenLogps(torch.autograd.Function):
                 hidden_grad += by_entropy_NH * entropy_grad_N[:, None].to(by_logp_NH.dtype)
         if not (ctx.needs_input_grad[1] or ctx.needs_input_grad[2]):
             return hidden_grad, None, None, None, None, None, None
-        head = _Head(weight_VH, bias_V, temperature, shape)
-        weight_grad = torch.zeros_like(weight_VH)
-        bias_grad = None if bias_V is None else torch.zeros_like(bias_V)
-        for part in _chunks(len(hidden_NH), len(weight_VH)):
-            z_NV, slope_NV = head.logits(hidden_NH[part])
-            z_NV -= total_N[part, None]
-            more_NV = None
+        weight_grad = torch.empty_like(weight_VH)
+        bias_grad = None if bias_V is None else torch.empty_like(bias_V)
+        for part in _chunks(len(weight_VH), len(hidden_NH)):
+            head = _Head(weight_VH[part], None if bias_V is None else bias_V[part], temperature, shape)
+            z_NW, slope_NW = head.logits(hidden_NH)
+            z_NW -= total_N[:, None]
+            more_NW = None
             if entropy:
-                more_NV = -z_NV.exp() * (z_NV + entropy_N[part, None]) * entropy_grad_N[part, None]
-            by_z_NV = _logp_by_logits(z_NV.exp_(), token_N[part], logp_grad_N[part])
-            by_raw_NV = head.backward(by_z_NV if more_NV is None else by_z_NV + more_NV, slope_NV)
-            weight_grad.addmm_(by_raw_NV.T, hidden_NH[part])
+                more_NW = -z_NW.exp() * (z_NW + entropy_N[:, None]) * entropy_grad_N[:, None]
+            by_z_NW = _logp_by_logits(z_NW.exp_(), token_N - part.start, logp_grad_N)
+            by_raw_NW = head.backward(by_z_NW if more_NW is None else by_z_NW + more_NW, slope_NW)
+            torch.mm(by_raw_NW.T, hidden_NH, out=weight_grad[part])
             if bias_grad is not None:
-                bias_grad += by_raw_NV.sum(0)
+                bias_grad[part] = by_raw_NW.sum(0)
         return (
             hidden_grad,
             weight_grad if ctx.needs_input_grad[1] else None,
@@ -202,11 +205,8 @@ def _log(p_NV: Tensor) -> Tensor:
     return p_NV.clamp(min=torch.finfo(p_NV.dtype).tiny).log_()
 
 
-def _logp_by_logits(p_NV: Tensor, token_N: Tensor, weight_N: Tensor | None = None) -> Tensor:
-    """(e_y - p), times a weight for each token; the probabilities are used up."""
-    row_N = torch.arange(len(p_NV), device=p_NV.device)
-    if weight_N is None:
-        p_NV.neg_()[row_N, token_N] += 1
-        return p_NV
-    p_NV.mul_(-weight_N[:, None])[row_N, token_N] += weight_N
-    return p_NV
+def _logp_by_logits(p_NV: Tensor, token_N: Tensor, weight_N: Tensor) -> Tensor:
+    """(e_y - p), times a weight for each token; the probabilities are used up. A token that is no column has no e_y."""
+    column_N = token_N.clamp(0, p_NV.shape[1] - 1)
+    own_N = torch.where(column_N == token_N, weight_N, 0)
+    return p_NV.mul_(-weight_N[:, None]).scatter_add_(1, column_N[:, None], own_N[:, None])

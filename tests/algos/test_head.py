@@ -66,7 +66,28 @@ def test_no_chunk_holds_more_logits_than_its_size(monkeypatch: pytest.MonkeyPatc
     hidden = torch.randn(N, H, requires_grad=True)
     logp, _ = token_logps(hidden, torch.randn(V, H, requires_grad=True), None, torch.randint(V, (N,)))
     logp.sum().backward()
-    assert seen == [5 * V, 5 * V, 5 * V, 5 * V, 3 * V] * 2  # forward and, for the head's own gradient, backward
+    assert seen[:5] == [5 * V, 5 * V, 5 * V, 5 * V, 3 * V]  # forward, by tokens
+    assert seen[5:] == [10 * N] * 5  # backward, for the head's own gradient, by slices of the vocabulary
+
+
+def test_the_heads_gradient_in_16_bits_is_as_exact_in_many_chunks_as_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens, width = 512, 16
+    torch.manual_seed(0)
+    hidden, weight, bias = (torch.randn(*size).bfloat16() for size in ((tokens, width), (V, width), (V,)))
+    token, by_logp = torch.randint(V, (tokens,)), torch.randn(tokens)
+
+    def gradients(dtype: torch.dtype, chunk: int) -> list[Tensor]:
+        monkeypatch.setattr(head, "CHUNK_ELEMENTS", chunk)
+        w, b = (leaf.to(dtype).requires_grad_() for leaf in (weight, bias))
+        logp, _ = token_logps(hidden.to(dtype), w, b, token)
+        return list(torch.autograd.grad((by_logp * logp).sum(), (w, b)))
+
+    exact = gradients(torch.float64, tokens * V)
+    one, many = (gradients(torch.bfloat16, chunk) for chunk in (tokens * V, tokens))
+    for right, whole, chunked in zip(exact, one, many, strict=True):
+        error, errors = (float((got.double() - right).norm() / right.norm()) for got in (whole, chunked))
+        assert error < 5e-3
+        assert errors == pytest.approx(error, rel=0.1)
 
 
 def test_no_token_at_all_still_has_a_gradient() -> None:
