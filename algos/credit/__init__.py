@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from torch import Tensor
 
-from algos.credit.agent import agent_normalised
 from algos.credit.agent_turn import agent_turn_groups
 from algos.credit.counterfactual import counterfactual
-from algos.credit.group import group
+from algos.credit.group import agent, group
 from algos.credit.running import running_baseline
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ CREDITS: Mapping[str, Credit] = {
     "group": group,
     "agent_turn": agent_turn_groups,
     "running": running_baseline,
-    "agent": agent_normalised,
+    "agent": agent,
     "counterfactual": counterfactual,
 }
 

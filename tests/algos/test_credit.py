@@ -64,6 +64,18 @@ def test_agent_normalises_over_all_problems_and_never_over_agents() -> None:
     assert [row[0] for row in paid(data, "agent")] == [1, -1, 5, -5]
 
 
+def test_one_scale_for_all_agents_inflates_the_second_moment_of_some_and_each_agents_own_does_not() -> None:
+    """(sigma_a^2 + (mu_a - mu)^2) / sigma^2: mu_a 7 and 1, sigma_a 1 and 3, mu 4, sigma^2 = 112 / (8 - 1) = 16."""
+    data = batch_of([[0]] * 8, reward=[6, 8, 6, 8, -2, 4, -2, 4], group=[0] * 8, agent=[0] * 4 + [1] * 4)
+
+    def moments(name: str) -> list[float]:
+        square_S = torch.tensor(paid(data, name, scale_rewards="group"))[:, 0] ** 2
+        return [float(square_S[data.agent_S == a].mean()) for a in range(2)]
+
+    assert moments("group") == T([(1 + 9) / 16, (9 + 9) / 16], abs=1e-5)  # a group that holds both agents
+    assert moments("agent") == T([3 / 4, 3 / 4], abs=1e-5)  # 1, but for the degree of freedom taken off
+
+
 def test_running_baselines_come_from_earlier_steps_alone() -> None:
     data = batch_of([[0]] * 4, reward=[1, 0, 4, 2], agent=[0, 0, 1, 1])
     config = CreditConfig(credit="running")
