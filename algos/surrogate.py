@@ -176,8 +176,13 @@ def surrogate_loss(out: Out, batch: Batch, ratio: str, config: SurrogateConfig) 
         assert out.entropy_BT is not None
         entropy = (batch.share_BT * out.entropy_BT).sum()
         value, scalars["entropy"] = value - config.entropy_coef * entropy, entropy.detach()
-    total = getattr(batch, "share_total", 1.0)  # shares need not sum to 1, and scalars are parts of the whole
-    return value, {name: scalar.detach() / total for name, scalar in scalars.items()}
+    return value, means(scalars, batch)
+
+
+def means(sums: Metrics, batch: Batch) -> Metrics:
+    """Sums weighted by shares, divided by what the shares of the whole minibatch sum to, which need not be 1."""
+    total = getattr(batch, "share_total", 1.0)
+    return {name: scalar.detach() / total for name, scalar in sums.items()}
 
 
 def reward_less_kl(batch: Batch, config: SurrogateConfig) -> Tensor:

@@ -6,7 +6,9 @@
 
 With the default share `turn_in_trajectory` w_k = 1 / (S T_s): trajectories count equally, and turns within them.
 A_k is the trajectory's group advantage (the paper's), or a critic's (`--credit critic`: one value a turn, GAE over
-turns); then value_coef sum_k w_k (V_k - G_k)^2 / 2 is added. The sum of a turn's log-ratios is neither reading.
+turns); then value_coef sum_k w_k (V_k - G_k)^2 / 2 is added, with the same w_k: whatever they sum to, value_coef weighs
+the critic against the policy. The scalar `value_loss` is a mean, as all scalars are: sum_k w_k (V_k - G_k)^2 / 2 over
+the sum of all w_k. The sum of a turn's log-ratios is neither reading.
 
 Source: ReMA, arXiv:2503.09501, Eq. 12 and 13, and its released code (`clip_mode=turn agg_mode=trajectory`).
 """
@@ -29,7 +31,7 @@ from algos.config import TrainConfig
 from algos.credit import CreditConfig, credit
 from algos.credit.critic import turn_critic
 from algos.functional import turn_sums
-from algos.surrogate import Share, SurrogateConfig, reward_less_kl, surrogate_loss
+from algos.surrogate import Share, SurrogateConfig, means, reward_less_kl, surrogate_loss
 
 if TYPE_CHECKING:
     from algos.batch import Batch
@@ -48,7 +50,7 @@ class TurnPPOConfig(SurrogateConfig, CreditConfig):
     lam: float = 0.95
     """The critic's GAE lambda; 1 is unbiased."""
     value_coef: float = 0.5
-    """Weight of the critic's loss."""
+    """Weight of the critic's loss against the policy's, whatever the share."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -89,7 +91,7 @@ def loss(out: Out, batch: Batch, *, config: TurnPPOConfig) -> tuple[Tensor, Metr
     K = out.value_BK.shape[1]
     share_BK = turn_sums(batch.turn_BT)(batch.share_BT)
     error = (share_BK * (out.value_BK - batch.return_BK[:, :K]) ** 2 / 2).sum()
-    return value + config.value_coef * error, {**scalars, "value_loss": error.detach()}
+    return value + config.value_coef * error, {**scalars, **means({"value_loss": error}, batch)}
 
 
 def algorithm(config: Config) -> Algorithm:

@@ -253,3 +253,21 @@ def test_epsilon_alone_holds_on_both_sides() -> None:
     assert SurrogateConfig(epsilon=0.1).clip("token") == (0.1, 0.1)
     assert SurrogateConfig(epsilon_high=0.3).clip("token") == (0.2, 0.3)
     assert set(CLIPS) == set(RATIOS)
+
+
+@pytest.mark.parametrize(
+    ("share", "total", "policy", "critic"), [("turn", 1.0, -1.0, 0.375), ("turn_sum", 2.0, -2.0, 0.75)]
+)
+def test_critic_and_policy_are_weighed_alike_and_the_value_loss_told_is_a_mean(
+    share: str, total: float, policy: float, critic: float
+) -> None:
+    """One trajectory has one turn, the other three: w_k is 1/4 or, with `turn_sum`, 1/2. V = 0 and G is 1, 0, 1, 1."""
+    data = on_policy(batch_of([[0, -1, -1], [0, 1, 2]]), 1.0, share)
+    assert float(data.share_BT.sum()) == T(total)
+    return_BK = torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 1.0]], dtype=torch.float64)
+    data = data.with_tensors(return_BK=return_BK, share_total=torch.tensor(total))
+    zero = torch.zeros(2, 3, dtype=torch.float64)
+    config = turn_ppo.TurnPPOConfig(credit="critic", value_coef=0.1)
+    got, scalars = turn_ppo.loss(Out(zero, value_BK=zero), data, config=config)
+    assert float(got) == T(policy + 0.1 * critic)
+    assert float(scalars["value_loss"]) == T(3 / 8)  # three of four turns are 1 off, which costs 1/2
