@@ -17,6 +17,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # read by torch when a test first
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("DS_ACCELERATOR", "cpu")
 
+pytest.register_assert_rewrite("tests.rema_agents.contract")  # its checks fail with the values, as tests do
+
 DATA = os.environ.get("REMA_DATA")
 if DATA is not None:
     DATA = os.environ["REMA_DATA"] = str(Path(DATA).resolve())  # tests and their child processes change folders

@@ -26,14 +26,12 @@ class Subject:
         model: an independent copy of what it samples from, None where it follows a script.
         repeats: whether the same seed gives the same ids.
         publish: gives the sampler the weights of a model and a version; None where it has no way to take any.
-        gives_logps: whether completions carry log-probabilities.
     """
 
     sampler: Sampler
     model: PreTrainedModel | None
     repeats: bool = True
     publish: Callable[[PreTrainedModel | None, int], None] | None = None
-    gives_logps: bool = True
 
     @property
     def tied(self) -> bool:
@@ -60,6 +58,15 @@ def forward_logps(model: PreTrainedModel, prompt: Sequence[int], ids: Sequence[i
     return [float(logp_TV[len(prompt) - 1 + t, token]) for t, token in enumerate(ids)]
 
 
+def gap_of(model: PreTrainedModel, prompts: Sequence[Sequence[int]], completions: Sequence[Completion]) -> float:
+    """The largest distance [nats] of log-probabilities, sampled at `TEMPERATURE`, from a plain forward."""
+    return max(
+        abs(a - b)
+        for prompt, got in zip(prompts, completions, strict=True)
+        for a, b in zip(got.logps, forward_logps(model, prompt, got.token_ids, TEMPERATURE), strict=True)
+    )
+
+
 def params(**changes: object) -> SamplingParams:
     return SamplingParams(**{"max_tokens": 12, "temperature": TEMPERATURE, "seed": 3, **changes})  # type: ignore[arg-type]
 
@@ -78,16 +85,14 @@ def ask_all(sampler: Sampler, asked: Sequence[tuple[Sequence[int], SamplingParam
 
 
 def a_call_has_a_log_probability_for_each_token_and_each_is_the_models(subject: Subject) -> None:
-    for prompt, got in zip(PROMPTS, ask_all(subject.sampler, [(p, params()) for p in PROMPTS]), strict=True):
+    completions = ask_all(subject.sampler, [(p, params()) for p in PROMPTS])
+    for got in completions:
         assert len(got.token_ids) == 12 if subject.model is not None else got.token_ids
-        if not subject.gives_logps:
-            assert got.logps == ()
-            continue
         assert len(got.logps) == len(got.token_ids)
-        expected = [0.0] * len(got.logps)
-        if subject.model is not None:
-            expected = forward_logps(subject.model, prompt, got.token_ids, TEMPERATURE)
-        assert max(abs(a - b) for a, b in zip(got.logps, expected, strict=True)) < 1e-4
+    if subject.model is None:
+        assert {logp for got in completions for logp in got.logps} == {0.0}
+    else:
+        assert gap_of(subject.model, PROMPTS, completions) < 1e-4
 
 
 def a_sampled_stop_token_is_kept_as_the_last_id(subject: Subject) -> None:
@@ -96,7 +101,7 @@ def a_sampled_stop_token_is_kept_as_the_last_id(subject: Subject) -> None:
         assert got.finish is Finish.STOP
         assert got.token_ids[-1] in stops
         assert not set(got.token_ids[:-1]) & set(stops)
-        assert len(got.logps) in (0, len(got.token_ids))
+        assert len(got.logps) == len(got.token_ids)
 
 
 def a_call_is_cut_at_its_limit_and_gets_no_forged_end(subject: Subject) -> None:
@@ -108,13 +113,11 @@ def a_call_is_cut_at_its_limit_and_gets_no_forged_end(subject: Subject) -> None:
 
 
 def calls_of_different_lengths_and_limits_do_not_mix(subject: Subject) -> None:
-    calls = [(prompt, params(max_tokens=1 + 3 * n)) for n, prompt in enumerate(PROMPTS)]
-    for n, got in enumerate(ask_all(subject.sampler, calls)):
+    completions = ask_all(subject.sampler, [(p, params(max_tokens=1 + 3 * n)) for n, p in enumerate(PROMPTS)])
+    for n, got in enumerate(completions):
         assert len(got.token_ids) <= 1 + 3 * n
         assert got.finish is not Finish.LENGTH or len(got.token_ids) == 1 + 3 * n
-        if subject.model is not None and subject.gives_logps:
-            expected = forward_logps(subject.model, PROMPTS[n], got.token_ids, TEMPERATURE)
-            assert max(abs(a - b) for a, b in zip(got.logps, expected, strict=True)) < 1e-4
+    assert subject.model is None or gap_of(subject.model, PROMPTS, completions) < 1e-4
 
 
 def completions_carry_the_version_of_the_weights(subject: Subject) -> None:
@@ -122,7 +125,11 @@ def completions_carry_the_version_of_the_weights(subject: Subject) -> None:
         return
     for version in (4, 5):
         subject.publish(subject.model, version)
-        assert {c.weight_version for c in ask_all(subject.sampler, [(p, params()) for p in PROMPTS])} == {version}
+        completions = ask_all(subject.sampler, [(p, params()) for p in PROMPTS])
+        assert {c.weight_version for c in completions} == {version}
+        assert subject.model is None or gap_of(subject.model, PROMPTS, completions) < 1e-4, (
+            "its weights have not changed"
+        )
 
 
 def the_same_seed_gives_the_same_ids_whoever_shares_the_batch(subject: Subject) -> None:
@@ -143,7 +150,7 @@ def dialogues_that_ask_the_same_get_different_answers(subject: Subject) -> None:
 
 
 def the_temperature_is_that_of_the_log_probabilities(subject: Subject) -> None:
-    if subject.model is None or not subject.gives_logps:
+    if subject.model is None:
         return
     (got,) = ask_all(subject.sampler, [(PROMPTS[1], params())])
     at_one = forward_logps(subject.model, PROMPTS[1], got.token_ids, 1.0)
@@ -160,9 +167,10 @@ def generated(model: PreTrainedModel, prompt: Sequence[int]) -> tuple[int, ...]:
 def at_temperature_0_the_answer_is_what_generate_gives(subject: Subject) -> None:
     if subject.model is None:
         return
-    calls = [(p, params(temperature=0.0)) for p in PROMPTS]
-    for prompt, got in zip(PROMPTS, ask_all(subject.sampler, calls), strict=True):
-        assert got.token_ids == generated(subject.model, prompt)
+    sampled = ask_all(subject.sampler, [(p, params()) for p in PROMPTS])
+    likeliest = ask_all(subject.sampler, [(p, params(temperature=0.0)) for p in PROMPTS])
+    assert gap_of(subject.model, PROMPTS, sampled) < 1e-4, "it has the model's weights"
+    assert [c.token_ids for c in likeliest] == [generated(subject.model, p) for p in PROMPTS]
 
 
 def new_weights_change_what_is_sampled_and_nothing_of_the_old_is_left(subject: Subject) -> None:
@@ -180,13 +188,8 @@ def new_weights_change_what_is_sampled_and_nothing_of_the_old_is_left(subject: S
         subject.publish(subject.model, 9)
     assert [c.token_ids for c in after] == [generated(other, p) for p in prompts], "as a fresh one would answer"
     assert [c.token_ids for c in after] != [c.token_ids for c in before]
-    gaps = {"new": 0.0, "old": 0.0}
-    for prompt, got in zip(prompts, sampled, strict=True):
-        for name, model in (("new", other), ("old", subject.model)):
-            expected = forward_logps(model, prompt, got.token_ids, TEMPERATURE)
-            gaps[name] = max(gaps[name], *(abs(a - b) for a, b in zip(got.logps, expected, strict=True)))
-    assert gaps["new"] < 1e-4
-    assert gaps["old"] > 1e-2, "the check must be able to fail"
+    assert gap_of(other, prompts, sampled) < 1e-4
+    assert gap_of(subject.model, prompts, sampled) > 1e-2, "the check must be able to fail"
 
 
 CHECKS: list[Callable[[Subject], None]] = [

@@ -137,11 +137,7 @@ def test_a_stop_string_may_be_a_special_token(subject: contract.Subject) -> None
 
 def gap_to(model: Any, sampler: VLLMSampler) -> float:
     """The largest distance [nats] between what is sampled now and a plain forward."""
-    return max(
-        abs(a - b)
-        for prompt, got in zip(PROMPTS, ask_all(sampler, [(p, params()) for p in PROMPTS]), strict=True)
-        for a, b in zip(got.logps, forward_logps(model, prompt, got.token_ids, TEMPERATURE), strict=True)
-    )
+    return contract.gap_of(model, PROMPTS, ask_all(sampler, [(p, params()) for p in PROMPTS]))
 
 
 def parts_of(change: Callable[[int, dict[str, Any]], dict[str, Any]]) -> Callable[..., Any]:
