@@ -71,6 +71,14 @@ class Relation:
 
 
 @dataclass(frozen=True)
+class Named:
+    """`l: x + 2y = 5`, a curve by name and equation."""
+
+    name: str
+    equation: Relation
+
+
+@dataclass(frozen=True)
 class Builder:
     """`\\{ variable | condition \\}`."""
 
@@ -124,6 +132,7 @@ Answer = (
     | Union
     | Without
     | Relation
+    | Named
     | Builder
     | Matrix
     | Based
@@ -132,26 +141,6 @@ Answer = (
     | Reals
     | Dots
 )
-
-
-def alternatives(answer: Answer) -> tuple[Answer, ...]:
-    r"""The answers that a quantity with `\pm` stands for: with the upper signs, and with the lower ones."""
-    if not isinstance(answer, Quantity) or answer.expr is None or not _has_sign_pair(answer.expr):
-        return (answer,)
-    return tuple(Quantity(_signed(answer.expr, upper), answer.source, answer.unit) for upper in (True, False))
-
-
-def _has_sign_pair(expr: Expr) -> bool:
-    return isinstance(expr, Call) and (expr.op in ("pm", "mp") or any(map(_has_sign_pair, expr.args)))
-
-
-def _signed(expr: Expr, upper: bool) -> Expr:
-    if not isinstance(expr, Call):
-        return expr
-    args = tuple(_signed(arg, upper) for arg in expr.args)
-    if expr.op in ("pm", "mp"):
-        return args[0] if (expr.op == "pm") == upper else Call("neg", args)
-    return Call(expr.op, args)
 
 
 def is_label(answer: Answer) -> bool:
@@ -171,7 +160,7 @@ def _is_name(expr: Expr) -> bool:
 
 
 _VALUE = re.compile(r"(?:[fghFGPE]|\\Pr)(?:'|\^\s*\{?\s*-\s*1\s*\}?)?\s*\([^()]*\)")
-_ASKED = frozenset("neg mul div min max gcd lcm".split())
+_ASKED = frozenset("mul div min max gcd lcm".split())
 _OF_AN_ANGLE = frozenset("sin cos tan cot sec csc".split())
 
 
@@ -208,7 +197,9 @@ def _names_something(expr: Expr) -> bool:
 
 
 def _without_coefficient(term: Expr) -> Expr:
-    """`m` of the term `100m`."""
+    """`m` of the terms `100m` and `-m`."""
+    if isinstance(term, Call) and term.op == "neg":
+        return _without_coefficient(term.args[0])
     if isinstance(term, Call) and term.op == "mul" and isinstance(term.args[0], Number) and len(term.args) == 2:
         return term.args[1]
     return term

@@ -8,6 +8,7 @@ from fractions import Fraction
 from rema_env.grading.cursor import ACCENTS, CLOSERS, DOUBTS, FUNCTIONS, GREEK, INVERSES, Cursor
 from rema_env.grading.expression import Call, Expr, Name, Number
 from rema_env.grading.latex import Unreadable
+from rema_env.grading.numerals import decimal, is_proper, repeating
 
 
 class Atoms(Cursor, ABC):
@@ -75,15 +76,20 @@ class Atoms(Cursor, ABC):
 
     def number(self, token: str) -> Expr:
         """A number from its first token: decimal, repeating, or mixed."""
-        value = _fraction(token)
+        value = decimal(token)
         measured = "." in token or "e" in token.lower()
         if self.peek() in ("\\overline", "\\bar", "\\dot") and token[-1:] != "" and "." in token:
-            return Number(_repeating(token, self.digits()))
+            return Number(repeating(token, self.digits()))
         if token.isdigit():
             mixed = self.mixed()
             if mixed is not None:
                 return Number(value + mixed)
         return Number(value, measured)
+
+    def whole(self) -> Expr:
+        r"""A number as it stands, which no fraction behind it makes a mixed one: the 3 of `x^3\frac12`."""
+        token = self.next()
+        return Number(decimal(token), "." in token)
 
     def digits(self) -> str:
         """The digits under a bar, `\\overline{36}`."""
@@ -105,12 +111,12 @@ class Atoms(Cursor, ABC):
                 over, under = self.argument(), self.argument()
             except Unreadable:
                 over = under = Name("")
-            if isinstance(over, Number) and isinstance(under, Number) and _proper(over.value, under.value):
+            if isinstance(over, Number) and isinstance(under, Number) and is_proper(over.value, under.value):
                 return over.value / under.value
             self.at, self.tokens = start, copy
         elif self.peek().isdigit() and self.tokens[self.at + 1 : self.at + 2] == ["/"]:
             below = "".join(self.tokens[self.at + 2 : self.at + 3])
-            if below.isdigit() and _proper(Fraction(int(self.peek())), Fraction(int(below))):
+            if below.isdigit() and is_proper(Fraction(int(self.peek())), Fraction(int(below))):
                 over_value = int(self.peek())
                 self.at += 3
                 return Fraction(over_value, int(below))
@@ -216,7 +222,8 @@ class Atoms(Cursor, ABC):
                 base = self.group()
             else:
                 after = self.tokens[self.at + 1 : self.at + 2]
-                base = self.atom() if after and self.begins_factor(after[0]) else self.argument()
+                lone = not after or not self.begins_factor(after[0])
+                base = self.argument() if lone else self.whole() if self.peek().isdigit() else self.atom()
         power = self.script() if self.take("^") else None
         argument = self.operand()
         call = Call("log", (argument,) if base is None else (argument, base))
@@ -273,27 +280,7 @@ class Atoms(Cursor, ABC):
 def _number_or_letter(token: str) -> Expr:
     """A whole number or a letter."""
     if token.isdigit():
-        return Number(_fraction(token))
+        return Number(decimal(token))
     if len(token) == 1 and token.isalpha():
         return Name(token)
     raise Unreadable(f"{token!r} where a number or a letter was expected")
-
-
-def _proper(over: Fraction, under: Fraction) -> bool:
-    return 0 < over < under and over.denominator == under.denominator == 1
-
-
-def _fraction(token: str) -> Fraction:
-    """The exact value of a written number. Exponents beyond a few thousand are not numbers anyone writes."""
-    mantissa, _, exponent = token.lower().partition("e")
-    if len(exponent) > 5 or len(mantissa) > 4000:
-        raise Unreadable("a number of that size")
-    whole, _, decimals = mantissa.partition(".")
-    value = Fraction(int((whole + decimals) or "0"), 10 ** len(decimals))
-    return value * Fraction(10) ** int(exponent) if exponent else value
-
-
-def _repeating(token: str, digits: str) -> Fraction:
-    """`0.1` with `6` under a bar is 1/6."""
-    decimals = len(token.partition(".")[2])
-    return _fraction(token.rstrip(".")) + Fraction(int(digits), (10 ** len(digits) - 1) * 10**decimals)

@@ -7,6 +7,7 @@ import re
 _TOKEN = re.compile(r"\\(?:boxed|fbox)(?![a-zA-Z])\s*(\{)?|\\.|[{}]", re.DOTALL)
 _NUMBER = re.compile(r"\s*(-?(?:\d+(?:[.,]\d+)*|\\[dt]?frac\s*(?:\{[^{}]*\}|\d)\s*(?:\{[^{}]*\}|\d)))")
 _SPACE = r"(?:[\s$~]|\\[()\[\] ,;:!]|\\q?quad\b)*"
+_BLANK = re.compile(_SPACE)
 _JOINT = re.compile(
     rf"{_SPACE}(?:[,;]|,?{_SPACE}(?:\\(?:text|mathrm|textrm)\s*\{{[\s~]*)?\b(?:and|or)\b[\s~]*\}}?){_SPACE}"
 )
@@ -23,7 +24,7 @@ def find_answer(text: str) -> str | None:
     if start < 0:
         return None
     boxes = _boxes(text, start)
-    while boxes and not text[boxes[-1][1] : boxes[-1][2]].strip(" \t\r\n$~"):
+    while boxes and _BLANK.fullmatch(text, boxes[-1][1], boxes[-1][2]):
         boxes.pop()
     if not boxes:
         return None

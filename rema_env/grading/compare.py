@@ -16,6 +16,7 @@ from rema_env.grading.answer import (
     Dots,
     Listing,
     Matrix,
+    Named,
     Quantity,
     Ratio,
     Reals,
@@ -23,9 +24,8 @@ from rema_env.grading.answer import (
     Residue,
     Union,
     is_asked,
-    scaled,
 )
-from rema_env.grading.expression import Call, Name, Number
+from rema_env.grading.expression import Call, Number
 from rema_env.grading.forms import (
     are_numbered,
     asked_and_values,
@@ -35,11 +35,10 @@ from rema_env.grading.forms import (
     difference,
     expanded,
     has_label,
-    is_below_one,
     is_circular,
+    is_computation,
     is_congruent,
     is_near,
-    is_percent,
     is_set,
     items_of,
     label_and_values,
@@ -47,12 +46,13 @@ from rema_env.grading.forms import (
     names_and_values,
     read_backwards,
     residue_value,
+    unnamed,
     variables_of,
 )
-from rema_env.grading.reals import Interval, is_set_notation, real_set
+from rema_env.grading.matching import match_in_any_order, match_in_order, without_repetition
+from rema_env.grading.quantities import same_quantity
+from rema_env.grading.reals import is_set_notation, real_set, same_intervals
 from rema_env.grading.verdict import Judge, Verdict, all_of, any_of
-
-_MOST_ITEMS = 64
 
 
 def same_answer(gold: Answer, said: Answer, judge: Judge) -> Verdict:
@@ -66,8 +66,10 @@ class _Comparison:
 
     def same(self, gold: Answer, said: Answer) -> Verdict:
         gold, said = expanded(gold), expanded(said)
-        if gold == said and not isinstance(said, Relation):
+        if gold == said:
             return True
+        if isinstance(gold, Named) or isinstance(said, Named):
+            return self.same_curve(unnamed(gold), unnamed(said))
         if is_set_notation(gold) or is_set_notation(said):
             return self.same_set(gold, said)
         if isinstance(gold, Relation) or isinstance(said, Relation):
@@ -79,7 +81,7 @@ class _Comparison:
     def same_kind(self, gold: Answer, said: Answer) -> Verdict:
         """One thing against one thing."""
         if isinstance(gold, Quantity) and isinstance(said, Quantity):
-            return self.same_quantity(gold, said)
+            return same_quantity(gold, said, self.judge)
         if isinstance(gold, Bracket) and isinstance(said, Bracket):
             alike = delimiters_of(gold) == delimiters_of(said)
             return alike and self.in_order(gold.items, said.items)
@@ -100,54 +102,13 @@ class _Comparison:
             return self.same_numeral(gold, said)
         return isinstance(gold, Dots) and isinstance(said, Dots)
 
-    # One quantity
-
-    def same_quantity(self, gold: Quantity, said: Quantity) -> Verdict:
-        """Equal in value. A unit, a percent sign or a label on one side alone changes nothing; two units must agree."""
-        if gold.unit and said.unit and gold.unit.dimension and said.unit.dimension:
-            if (gold.unit.dimension, gold.unit.power) != (said.unit.dimension, said.unit.power):
-                return False
-            return self.same_values(scaled(gold, gold.unit.factor), scaled(said, said.unit.factor))
-        percent = Fraction(1, 100)
-        if is_percent(said) and not gold.unit and is_below_one(gold):
-            return self.same_values(gold, scaled(said, percent))
-        plain = self.same_values(gold, said)
-        if plain is not True and is_percent(gold) and not said.unit:
-            return any_of([plain, self.same_values(scaled(gold, percent), said)])
-        if plain is not True and is_percent(said) and not gold.unit:
-            return any_of([plain, self.same_values(gold, scaled(said, percent))])
-        return plain
-
-    def same_values(self, gold: Quantity, said: Quantity) -> Verdict:
-        if gold.expr is None:
-            return gold.source == said.source or self.judge.foreign(gold.source, said.source)
-        if said.expr is None:
-            return False  # an integral left standing is no answer to a question that asks for its value
-        for infinite, other in ((gold.expr, said.expr), (said.expr, gold.expr)):
-            if infinite in (Name("infty"), Call("neg", (Name("infty"),))):
-                return infinite == other
-        return gold.expr == said.expr or self.judge.same(gold.expr, said.expr)
-
     # Several items
 
     def in_order(self, gold: Sequence[Answer], said: Sequence[Answer]) -> Verdict:
-        if len(gold) != len(said):
-            return False
-        return all_of(self.same(a, b) for a, b in zip(gold, said, strict=True))
+        return match_in_order(gold, said, self.same)
 
     def in_any_order(self, gold: Sequence[Answer], said: Sequence[Answer]) -> Verdict:
-        """Each item has a partner of its own on the other side."""
-        if len(gold) != len(said) or len(gold) > _MOST_ITEMS:
-            return False
-        left, sure = list(said), True
-        for item in gold:
-            verdicts = [self.same(item, other) for other in left]
-            at = next((k for k, verdict in enumerate(verdicts) if verdict), None)
-            if at is None and None not in verdicts:
-                return False
-            sure = sure and at is not None
-            left.pop(verdicts.index(None) if at is None else at)
-        return True if sure else None
+        return match_in_any_order(gold, said, self.same)
 
     def same_items(self, gold: Answer, said: Answer) -> Verdict:
         """Lists and sets: in any order, a set without repetitions; names of values must agree where both have some."""
@@ -156,16 +117,23 @@ class _Comparison:
         ):
             return self.named_point(gold, said)
         gold_items, said_items = items_of(gold), items_of(said)
+        if not all(any(isinstance(item, Named) for item in side) for side in (gold_items, said_items)):
+            gold_items, said_items = tuple(map(unnamed, gold_items)), tuple(map(unnamed, said_items))
         if any(isinstance(item, Dots) for item in (*gold_items, *said_items)):
             return self.in_order(gold_items, said_items)
         if is_set(gold) or is_set(said):
-            gold_items, said_items = self.without_repetition(gold_items), self.without_repetition(said_items)
+            gold_items, said_items = (
+                without_repetition(gold_items, self.same),
+                without_repetition(said_items, self.same),
+            )
         gold_names, gold_values = names_and_values(gold_items)
         said_names, said_values = names_and_values(said_items)
         if len(gold_items) != len(said_items):
             return False
         if len(set(gold_names)) > 1 and len(set(said_names)) > 1:
             return self.same_assignments(gold_names, gold_values, said_names, said_values)
+        if all(isinstance(item, Relation) for item in (*gold_items, *said_items)) and not (gold_names and said_names):
+            return self.in_any_order(gold_items, said_items)
         if gold_names and said_names and set(gold_names) != set(said_names):
             return False
         if any(len(set(names)) > 1 and not are_numbered(names) for names in (gold_names, said_names)):
@@ -191,13 +159,6 @@ class _Comparison:
             return False
         return self.in_order(point.items, values) if point is gold else self.in_order(values, point.items)
 
-    def without_repetition(self, items: Sequence[Answer]) -> tuple[Answer, ...]:
-        kept: list[Answer] = []
-        for item in items[:_MOST_ITEMS]:
-            if not any(self.same(other, item) for other in kept):
-                kept.append(item)
-        return tuple(kept) + tuple(items[_MOST_ITEMS:])
-
     # Relations and sets of reals
 
     def same_relation(self, gold: Answer, said: Answer) -> Verdict:
@@ -206,7 +167,7 @@ class _Comparison:
             return self.same_equation(gold, said)
         if isinstance(gold, Relation):
             _, values = label_and_values(gold)
-            usable = has_label(gold) or "~" in gold.signs
+            usable = has_label(gold) or "~" in gold.signs or is_computation(gold)
             return any_of(self.same(answer, said) for answer in values) if usable else False
         assert isinstance(said, Relation)
         return self.chain(gold, said)
@@ -226,6 +187,10 @@ class _Comparison:
         exact_part, *rest = values
         near = all(is_near(exact_part, other) for other in rest)
         return self.same(gold, exact_part) if near and said.signs[-1] == "~" else False
+
+    def same_curve(self, gold: Answer, said: Answer) -> Verdict:
+        """By their equations: `l: x = 5` is a line, and no way to say 5."""
+        return isinstance(gold, Relation) and isinstance(said, Relation) and self.same_equation(gold, said)
 
     def same_equation(self, gold: Relation, said: Relation) -> Verdict:
         if "~" in (*gold.signs, *said.signs):
@@ -261,7 +226,7 @@ class _Comparison:
         if gold_set is not None and said_set is not None:
             if self.clashing_names(gold, said):
                 return False
-            return self.same_intervals(gold_set, said_set)
+            return same_intervals(gold_set, said_set, self.judge)
         if isinstance(gold, Relation) and isinstance(said, Relation):
             return self.same_inequality(gold, said)
         if isinstance(gold, Union) and isinstance(said, Union):
@@ -274,20 +239,6 @@ class _Comparison:
         """Whether both are about a named variable, and not the same one: x > 3 and y > 3."""
         names = [variables_of(side) for side in (gold, said)]
         return bool(names[0] and names[1] and names[0] != names[1])
-
-    def same_intervals(self, gold: Sequence[Interval], said: Sequence[Interval]) -> Verdict:
-        if len(gold) != len(said):
-            return False
-        ends = [(a, b) for g, s in zip(gold, said, strict=True) for a, b in ((g.low, s.low), (g.high, s.high))]
-        if any(a.closed != b.closed or (a.expr is None) != (b.expr is None) for a, b in ends):
-            return False
-        if any(a.expr is None and a.at != b.at for a, b in ends):
-            return False
-        return all_of(
-            a.expr == b.expr or self.judge.same(a.expr, b.expr)
-            for a, b in ends
-            if a.expr is not None and b.expr is not None
-        )
 
     def same_inequality(self, gold: Relation, said: Relation) -> Verdict:
         """Part by part, also read backwards; or two sides each, one a multiple of the other."""

@@ -9,34 +9,28 @@ from rema_env.grading.answer import (
     Bracket,
     Listing,
     Matrix,
+    Named,
     Quantity,
     Relation,
     Residue,
-    alternatives,
     is_asked,
     is_label,
 )
 from rema_env.grading.exact import Inexact, exact
 from rema_env.grading.expression import Call, Expr, Name
-from rema_env.grading.numeric import FLOAT, Point, Unsure, names, value
+from rema_env.grading.numeric import FLOAT, Unsure, value
+from rema_env.grading.points import Point, names
 from rema_env.grading.reals import is_set_notation
+from rema_env.grading.signs import alternatives
 
 
 def expanded(answer: Answer) -> Answer:
     r"""With `\pm` written out, and a set or list of one thing as that thing."""
-    if isinstance(answer, Quantity):
-        both = alternatives(answer)
-        return Listing(both) if len(both) > 1 else answer
-    if isinstance(answer, Relation) and set(answer.signs) == {"="} and len(alternatives(answer.parts[-1])) > 1:
-        both = alternatives(answer.parts[-1])
-        return Listing(tuple(Relation((*answer.parts[:-1], part), answer.signs) for part in both))
     if isinstance(answer, Relation) and len(answer.parts) == 2 and is_label(answer.parts[0]):
         right, sign = answer.parts[1], answer.signs[0]
         if (sign == "in" and is_set(right)) or (sign == "=" and is_set_notation(right)):
             return expanded(right)
-    if isinstance(answer, Bracket) and not is_set(answer):
-        return _both_points(answer)
-    if isinstance(answer, Listing | Bracket):
+    if isinstance(answer, Listing | Bracket) and (isinstance(answer, Listing) or is_set(answer)):
         items = tuple(part for item in answer.items for part in _spread(item))
         if is_set(answer) and len(items) == 1:
             return items[0]
@@ -45,17 +39,8 @@ def expanded(answer: Answer) -> Answer:
             if isinstance(answer, Listing)
             else Bracket(answer.opener, items, answer.closer)
         )
-    return answer
-
-
-def _both_points(point: Bracket) -> Answer:
-    r"""`(\pm 2, 0)` as two points; a point with more such signs, or none, as it is."""
-    at = [k for k, item in enumerate(point.items) if len(alternatives(item)) > 1]
-    if len(at) != 1:
-        return point
-    before, after = point.items[: at[0]], point.items[at[0] + 1 :]
-    both = alternatives(point.items[at[0]])
-    return Listing(tuple(Bracket(point.opener, (*before, item, *after), point.closer) for item in both))
+    several = alternatives(answer)
+    return Listing(several) if len(several) > 1 else answer
 
 
 def _spread(item: Answer) -> tuple[Answer, ...]:
@@ -116,6 +101,12 @@ def label_kind(label: Answer) -> str:
     return "value of a function" if isinstance(label.expr, Call) and label.expr.op == "apply" else "words"
 
 
+def is_computation(relation: Relation) -> bool:
+    r"""Whether all its parts are numbers: `0.56 = 56\%`, each of which is the answer."""
+    parts = [part.expr for part in relation.parts if isinstance(part, Quantity) and part.expr is not None]
+    return set(relation.signs) == {"="} and len(parts) == len(relation.parts) and not any(map(names, parts))
+
+
 def is_circular(relation: Relation) -> bool:
     """Whether the name on one side stands in a value too: n = n + 1 gives n no value."""
     label, values = label_and_values(relation)
@@ -146,6 +137,11 @@ def are_numbered(names: Sequence[Answer]) -> bool:
     return len(heads) == 1 and "" not in heads and len(set(names)) == len(names) > 1
 
 
+def unnamed(answer: Answer) -> Answer:
+    """A curve's equation without its name."""
+    return answer.equation if isinstance(answer, Named) else answer
+
+
 def asked_and_values(relation: Relation) -> tuple[Answer, ...]:
     """The values that an equation gives to a number asked for: what stands beside its name, `x`, or `m + n`."""
     label, values = label_and_values(relation)
@@ -154,9 +150,13 @@ def asked_and_values(relation: Relation) -> tuple[Answer, ...]:
 
 def names_and_values(items: Sequence[Answer]) -> tuple[list[Answer], tuple[Answer, ...]]:
     """(names, values): `x = 2, x = 5`, and `n = 2, 3, 4` in which the first name holds for all."""
-    names, values = [], []
+    names: list[Answer] = []
+    values: list[Answer] = []
     for item in items:
-        if isinstance(item, Relation) and set(item.signs) == {"="} and is_label(item.parts[0]):
+        if isinstance(item, Named):
+            names.append(Quantity(Name(item.name), item.name))
+            values.append(item.equation)
+        elif isinstance(item, Relation) and set(item.signs) == {"="} and is_label(item.parts[0]):
             names.append(item.parts[0])
             values.append(item.parts[-1])
         else:

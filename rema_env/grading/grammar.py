@@ -119,8 +119,8 @@ class _Reader(Atoms):
         if self.peek() == "{":
             return self.group()
         if self.take("-"):
-            return Call("neg", (self.atom(),))
-        expr = self.atom()
+            return Call("neg", (self.script_atom(),))
+        expr = self.script_atom()
         if self.peek() != "^" or self.tokens[self.at + 1 : self.at + 2] == ["\\circ"]:
             return expr
         self.at += 1
@@ -128,6 +128,9 @@ class _Reader(Atoms):
         if self.depth > _DEPTH:
             raise Unreadable("a tower of powers")
         return Call("pow", (expr, self.script()))
+
+    def script_atom(self) -> Expr:
+        return self.whole() if self.peek()[:1].isdigit() else self.atom()
 
     def group(self) -> Expr:
         self.expect("{")
@@ -156,6 +159,8 @@ class _Reader(Atoms):
         if token.isdigit() and len(token) > 1:
             self.tokens[self.at] = token[1:]
             return Number(Fraction(int(token[0])))
+        if token.isdigit():
+            return self.whole()
         return self.atom()
 
 

@@ -90,6 +90,8 @@ _CHOICES = re.compile(r"(?:\{\s*\}|(?<![\w)}\]]))[\^_]\s*\{?(\d+|[a-z])\}?\s*\{?
 _TIMES_TEN = re.compile(r"(?<=\d)\s*[xX]\s*(?=10\s*\^)")
 _DOTTED = re.compile(r"\.(\d*)\\dot\s*\{?(\d)\}?(\d*)\\dot\s*\{?(\d)\}?")
 _BRACED_DEGREE = re.compile(r"\^\s*\{\s*(?:\\circ|o)\s*\}|\^\s*o(?![a-zA-Z])")
+_EMPTY_GROUP = re.compile(r"[\^_]\{ *\}|(?<![\\}a-zA-Z^_])\{ *\}(?! *[\^_])")
+_BRACED_FRACTION = re.compile(r"(?<=\d)\s*\{\s*(\\frac\s*(?:\d\s*\d|\{\s*\d+\s*\}\s*\{\s*\d+\s*\}))\s*\}")
 _UNIT_FRACTION = re.compile(
     r"(?<=[\d}])\s*\\frac\s*\{\s*\\text\s*\{([^{}]*)\}\s*\}"
     r"\s*\{\s*\\text\s*\{([^{}]*)\}(\^\d)?\s*\}"
@@ -101,6 +103,8 @@ _SPELLINGS = (
     (re.compile(r"\\text\s*\{\s*\{([^{}]*)\}\s*\}"), r"\\text{\1}"),
     (re.compile(r"\\text\s*(?=\{\s*-?\s*\\(?!text))"), ""),
     (_BRACED_DEGREE, r"^\\circ "),
+    (_EMPTY_GROUP, ""),
+    (_BRACED_FRACTION, r"\1"),
     (_UNIT_FRACTION, r" \\text{\1/\2\3}"),
     (_UNIT_PRODUCT, r"\\text{\1 \2}"),
     (_BRACED_SIGN, r"\1"),
@@ -110,7 +114,7 @@ _SPELLINGS = (
     (re.compile(r":\s*="), "="),
     (
         re.compile(
-            r"(?<=\d)\s*(?:\^\s*\{\s*(?:th|\\text\s*\{\s*(?:st|nd|rd|th)\s*\})\s*\}|\^?\s*\\text\s*\{\s*(?:st|nd|rd|th)\s*\})"
+            r"(?<=\d)\s*(?:\^\s*\{\s*(?:st|nd|rd|th|\\text\s*\{\s*(?:st|nd|rd|th)\s*\})\s*\}|\^?\s*\\text\s*\{\s*(?:st|nd|rd|th)\s*\})"
         ),
         "",
     ),
@@ -150,7 +154,7 @@ def _upright(text: str) -> str:
 def trim(text: str) -> str:
     """Without outer blanks, closing punctuation and brackets that hold the whole."""
     while True:
-        bare = _QUOTED.sub(r"\2", text.strip()).rstrip(".,;: \n\\")
+        bare = _QUOTED.sub(r"\2\3", text.strip()).rstrip(".,;: \n\\")
         bare = _unwrap(bare, "{", "}") if bare.startswith("{") else bare
         bare = _unwrap(bare, "(", ")") if bare.startswith("((") else bare
         bare = bare.strip()
@@ -159,7 +163,7 @@ def trim(text: str) -> str:
         text = bare
 
 
-_QUOTED = re.compile(r"^(\*\*|[*`'\"])([^*`'\"]+)\1$")
+_QUOTED = re.compile(r"^(?:(\*\*|[*`'\"])([^*`'\"]+)\1|`{1,2}([^`']+)'{1,2})$")
 
 
 def _unwrap(text: str, opener: str, closer: str) -> str:

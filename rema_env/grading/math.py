@@ -18,7 +18,8 @@ from rema_env.grading.compare import same_answer
 from rema_env.grading.exact import QUICK_BITS, Inexact, exact, folded
 from rema_env.grading.expression import Call, Expr, Number
 from rema_env.grading.latex import Unreadable, clean, tokens
-from rema_env.grading.numeric import FLOAT, Point, Unsure, points, value
+from rema_env.grading.numeric import FLOAT, Unsure, value
+from rema_env.grading.points import Point, points
 from rema_env.grading.structure import read_answer
 from rema_env.grading.verdict import Judge, Verdict, any_of
 from rema_env.grading.words import (
@@ -161,7 +162,7 @@ def _same(gold: _Reading, said: _Reading, judge: Judge) -> Verdict:
     if gold.words:
         return same_words(gold.text, without_frame(said.text)) or same_words(gold.text, said.text)
     if gold.answer is None:
-        return plain(gold.text) == plain(said.text)
+        return plain(gold.text) == plain(said.text) or tokens(gold.text) == tokens(said.text)
     return any_of(same_answer(gold.answer, answer, judge) for answer in _readings(gold, said))
 
 

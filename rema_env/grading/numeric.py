@@ -9,17 +9,16 @@ import cmath
 import math
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from rema_env.grading.exact import Inexact, exact
 from rema_env.grading.expression import Call, Expr, Name, Number
+from rema_env.grading.points import Point
 
 Value = Any  # complex, or mpmath's mpc
 
-CONSTANTS = frozenset(["pi", "e", "i", "infty"])
-_WHOLE_OPS = frozenset(["floor", "ceil", "factorial", "double_factorial", "binom", "gcd", "lcm", "mod", "sum", "prod"])
 _TRIGONOMETRIC = frozenset(["sin", "cos", "tan", "cot", "sec", "csc"])
 
 
@@ -59,58 +58,6 @@ FLOAT = Arithmetic(
     },
     pi=complex(math.pi), digits=15, cancels=1e-6, biggest=600.0, steps=2_000,
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Point:
-    """Where to evaluate: values of the names, and the base that a bare `log` has."""
-
-    names: Mapping[str, Fraction] = field(default_factory=dict)
-    log_base: int | None = None
-
-
-def names(expr: Expr) -> frozenset[str]:
-    """The variables in an expression; constants, and functions applied, are none."""
-    if isinstance(expr, Number):
-        return frozenset()
-    if isinstance(expr, Name):
-        return frozenset() if expr.text in CONSTANTS else frozenset([expr.text])
-    if expr.op in ("sum", "prod"):
-        return frozenset().union(*map(names, expr.args[1:])) - names(expr.args[0])
-    return frozenset().union(*map(names, expr.args[expr.op == "apply" :]))
-
-
-def ops(expr: Expr) -> frozenset[str]:
-    """The operations in an expression."""
-    if not isinstance(expr, Call):
-        return frozenset()
-    bare_log = frozenset(["bare_log"] if expr.op == "log" and len(expr.args) == 1 else [])
-    return bare_log.union([expr.op], *map(ops, expr.args))
-
-
-def points(*exprs: Expr, count: int = 6) -> list[Point]:
-    """Where to compare expressions: always the same points for the same expressions.
-
-    One point where there is nothing to vary; whole numbers where an operation wants them (floor, factorial, ...),
-    else positive and some negative fractions; once for each base that a bare `log` may have.
-    """
-    variables = sorted(frozenset().union(*map(names, exprs)))
-    used = frozenset().union(*map(ops, exprs))
-    rng = random.Random(20250313)
-    rows: list[dict[str, Fraction]] = [{}]
-    if variables and used & _WHOLE_OPS:
-        rows = [{name: Fraction(rng.randint(2, 24)) for name in variables} for _ in range(2 * count)]
-    elif variables:
-        signs = [1, 1, 1, 1, *([-1] if len(variables) == 1 or "abs" in used else [])]  # then by chance
-        rows = [
-            {
-                name: Fraction(rng.randint(1100, 4900), 1009) * (signs[k] if k < len(signs) else rng.choice((-1, 1)))
-                for name in variables
-            }
-            for k in range(count)
-        ]
-    bases: tuple[int | None, ...] = (None, 10) if "bare_log" in used else (None,)
-    return [Point(row, base) for base in bases for row in rows]
 
 
 def value(expr: Expr, point: Point, arithmetic: Arithmetic) -> Value:

@@ -11,7 +11,8 @@ from typing import Any
 
 from rema_env.grading.exact import FULL_BITS, Inexact, exact, folded
 from rema_env.grading.expression import Expr
-from rema_env.grading.numeric import Arithmetic, Point, Unsure, points, value
+from rema_env.grading.numeric import Arithmetic, Unsure, value
+from rema_env.grading.points import Point, points
 
 _DIGITS = (80, 160)
 

@@ -6,6 +6,7 @@ intervals in ascending order.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rema_env.grading.answer import (
@@ -21,7 +22,9 @@ from rema_env.grading.answer import (
     is_label,
 )
 from rema_env.grading.expression import Call, Expr, Name
-from rema_env.grading.numeric import FLOAT, Point, Unsure, value
+from rema_env.grading.numeric import FLOAT, Unsure, value
+from rema_env.grading.points import Point
+from rema_env.grading.verdict import Judge, Verdict, all_of
 
 _INFINITY = float("inf")
 _FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "!=": "!=", "=": "="}
@@ -54,6 +57,20 @@ def real_set(answer: Answer) -> tuple[Interval, ...] | None:
     return None if intervals is None else _merged(intervals)
 
 
+def same_intervals(gold: Sequence[Interval], said: Sequence[Interval], judge: Judge) -> Verdict:
+    """Interval by interval: the same ends, open or closed as they are."""
+    if len(gold) != len(said):
+        return False
+    ends = [(a, b) for g, s in zip(gold, said, strict=True) for a, b in ((g.low, s.low), (g.high, s.high))]
+    if any(a.closed != b.closed or (a.expr is None) != (b.expr is None) for a, b in ends):
+        return False
+    if any(a.expr is None and a.at != b.at for a, b in ends):
+        return False
+    return all_of(
+        a.expr == b.expr or judge.same(a.expr, b.expr) for a, b in ends if a.expr is not None and b.expr is not None
+    )
+
+
 def is_set_notation(answer: Answer) -> bool:
     """Whether only a set of reals can be meant; a pair in brackets may also be a point."""
     if isinstance(answer, Listing):
@@ -71,7 +88,7 @@ def _intervals(answer: Answer) -> list[Interval] | None:
     if isinstance(answer, Bracket):
         return _bracketed(answer)
     if isinstance(answer, Builder):
-        return _intervals(answer.condition) if is_set_notation(answer.condition) else None
+        return _where(answer.condition)
     if isinstance(answer, Relation):
         return _inequality(answer)
     if isinstance(answer, Union):
@@ -83,6 +100,13 @@ def _intervals(answer: Answer) -> list[Interval] | None:
         sets = [_intervals(item) for item in answer.items]
         return _all_of(sets) if answer.joined == "or" else _common(sets)
     return None
+
+
+def _where(condition: Answer) -> list[Interval] | None:
+    """Where a condition holds: an inequality, `x = 2`, or several with "or" between them."""
+    if isinstance(condition, Listing) and condition.joined == "or":
+        return _all_of([_where(item) for item in condition.items])
+    return _intervals(condition) if isinstance(condition, Relation) or is_set_notation(condition) else None
 
 
 def _all_of(sets: list[list[Interval] | None]) -> list[Interval] | None:

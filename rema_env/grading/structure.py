@@ -15,6 +15,7 @@ from rema_env.grading.answer import (
     Dots,
     Listing,
     Matrix,
+    Named,
     Quantity,
     Ratio,
     Reals,
@@ -25,7 +26,9 @@ from rema_env.grading.answer import (
 )
 from rema_env.grading.expression import Call, Name
 from rema_env.grading.grammar import read
-from rema_env.grading.latex import Unreadable, lexemes, tokens
+from rema_env.grading.latex import Unreadable, tokens
+from rema_env.grading.points import names
+from rema_env.grading.spans import Spans
 from rema_env.grading.units import split_unit, written_out
 from rema_env.grading.words import without_frame
 
@@ -33,16 +36,6 @@ SIGNS = {
     "=": "=", "<": "<", ">": ">", "\\le": "<=", "\\ge": ">=", "\\ne": "!=", "\\approx": "~", "\\simeq": "~",
     "\\in": "in", "\\equiv": "=",
 }  # fmt: skip
-_OPENERS = {
-    "(": ")",
-    "[": "]",
-    "\\{": "\\}",
-    "{": "}",
-    "\\langle": "\\rangle",
-    "\\lfloor": "\\rfloor",
-    "\\lceil": "\\rceil",
-}
-_CLOSERS = frozenset([")", "]", "\\}", "}", "\\rangle", "\\rfloor", "\\rceil"])
 _FOREIGN = frozenset(["\\int", "\\iint", "\\oint", "\\lim", "\\det"])
 _BASED = re.compile(
     r"(-?)\s*(?:\\text\s*\{\s*([0-9A-Za-z]+)\s*\}|\(?([0-9]+(?:\.[0-9]+)?|[A-F]*[0-9][0-9A-F]*)\)?)\s*_\s*(?:\{\s*(?:\\text\s*\{|\()?\s*(\w+)\s*[})]?\s*\}|(\d+))"
@@ -75,6 +68,11 @@ _AND = re.compile(r"\\text\s*\{\s*and\s*\}|\band\b")
 _PLAIN_THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
 _SPACED_THOUSANDS = re.compile(r"(?<![\d.,/] )(?<![\d.,/])\d{1,3}(?: \d{3})+(?!\d|\s*/|,\d)")
 _REALS = re.compile(r"\\mathbb\s*\{?\s*R\s*\}?|(?:\\text\s*\{)?\s*(?:all )?real(?: number)?s?\s*\}?", re.IGNORECASE)
+_CURVE = re.compile(
+    r"(?:\\text\s*\{\s*(?:the )?(?:line|circle|ellipse|hyperbola|parabola|curve|plane)\s*\}\s*)?"
+    r"((?:\\(?:ell|odot|alpha|beta|gamma|pi|Gamma|Omega)(?![a-z])\s*)?[A-Za-z]{0,2}(?:_\w|_\{\w+\}|'+)?)\s*:([^:]+)"
+)
+_COORDINATES = frozenset("x y rho".split())
 _DEPTH = 20
 
 
@@ -93,7 +91,7 @@ def read_answer(text: str, *, thousands: bool = True, depth: int = 0) -> Answer:
     text = _respelled(text)
     if thousands:
         text = _joined_thousands(text)
-    return _read(_Spans(text), depth)
+    return _read(Spans(text), depth)
 
 
 def _respelled(text: str) -> str:
@@ -112,48 +110,10 @@ def _inward(ends: re.Match[str]) -> str:
     return ("(" if ends[1] == "]" else "[") + ends[2] + (")" if ends[3] == "[" else "]")
 
 
-class _Spans:
-    """The tokens of a text, and where its brackets are."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.lexemes = lexemes(text)
-        self.tokens = [token for token, _, _ in self.lexemes]
-
-    def split(self, separators: frozenset[str] | dict[str, str]) -> tuple[list[str], list[str]]:
-        """The texts between the separators that stand outside all brackets, and those separators."""
-        parts, found, depth, begin = [], [], 0, 0
-        for token, start, end in self.lexemes:
-            depth += (token in _OPENERS or token == "\\begin") - (token in _CLOSERS or token == "\\end")
-            depth = max(depth, 0)
-            if depth == 0 and token in separators:
-                parts.append(self.text[begin:start].strip())
-                found.append(token)
-                begin = end
-        return [*parts, self.text[begin:].strip()], found
-
-    def is_one_bracket(self) -> bool:
-        """Whether the first bracket closes at the very end."""
-        depth = 0
-        for number, token in enumerate(self.tokens):
-            depth += (token in _OPENERS) - (token in _CLOSERS)
-            if not depth:
-                return number == len(self.tokens) - 1
-        return False
-
-    def after(self, separator: str) -> str:
-        """The text behind the first such token."""
-        return self.text[next(end for token, _, end in self.lexemes if token == separator) :].strip()
-
-    def inside(self) -> str:
-        """The text between the first and the last token."""
-        return self.text[self.lexemes[0][2] : self.lexemes[-1][1]].strip()
-
-
 _SEPARATORS = frozenset([",", ";", "and", "or", "\\\\"])
 
 
-def _read(spans: _Spans, depth: int) -> Answer:
+def _read(spans: Spans, depth: int) -> Answer:
     parts, found = spans.split(_SEPARATORS)
     if found:
         return _listing(parts, found, depth)
@@ -162,7 +122,7 @@ def _read(spans: _Spans, depth: int) -> Answer:
         return residue
     parts, signs = spans.split(SIGNS)
     if signs:
-        return _relation(parts, signs, depth)
+        return _named(spans.text, depth) or _relation(parts, signs, depth)
     for separator, kind in (("\\setminus", Without), ("\\cup", Union), (":", Ratio)):
         parts, found = spans.split(frozenset([separator]))
         if found:
@@ -194,6 +154,19 @@ def _relation(parts: list[str], signs: list[str], depth: int) -> Answer:
     )
 
 
+def _named(text: str, depth: int) -> Named | None:
+    """The curve that a name, a colon and an equation in coordinates are; None where the colon is that of a ratio."""
+    match = _CURVE.fullmatch(text)
+    equation = _again(match[2], depth) if match else None
+    if not match or not isinstance(equation, Relation) or set(equation.signs) != {"="}:
+        return None
+    letters = frozenset().union(
+        *(names(part.expr) for part in equation.parts if isinstance(part, Quantity) and part.expr)
+    )
+    name = match[1].replace(" ", "")
+    return Named(name, equation) if letters & _COORDINATES and name not in letters else None
+
+
 def _left(part: str, depth: int) -> Answer:
     r"""The first part of a relation; `A \cap B`, or unknown notation such as `P(A \mid B)`, is a name."""
     if _NAMED_SET.fullmatch(part):
@@ -206,7 +179,7 @@ def _left(part: str, depth: int) -> Answer:
         raise
 
 
-def _single(spans: _Spans, depth: int) -> Answer:
+def _single(spans: Spans, depth: int) -> Answer:
     if spans.tokens == ["\\ldots"]:
         return Dots()
     if not spans.tokens:
@@ -215,14 +188,14 @@ def _single(spans: _Spans, depth: int) -> Answer:
     if "\\begin" in spans.tokens:
         return _matrix(spans.text, depth)
     if first in ("(", "[", "\\{", "\\langle") and last in (")", "]", "\\}", "\\rangle") and spans.is_one_bracket():
-        return _bracket(first, _Spans(spans.inside()), last, depth)
+        return _bracket(first, Spans(spans.inside()), last, depth)
     based = _BASED.fullmatch(_SAID_BASE.sub(r"_{\1}", spans.text))
     if based:
         return _based(based)
     return _quantity(spans.text)
 
 
-def _bracket(opener: str, inner: _Spans, closer: str, depth: int) -> Answer:
+def _bracket(opener: str, inner: Spans, closer: str, depth: int) -> Answer:
     """A point, an interval or a set; the content itself where parentheses hold one thing."""
     if opener == "\\{":
         for bar in ("|", ":"):

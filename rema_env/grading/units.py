@@ -112,6 +112,12 @@ def split_unit(text: str) -> tuple[str, Unit | None]:
     return text, _named(words, found[0][1])
 
 
+def unit_of(word: str, power: int) -> Unit | None:
+    """The unit of that name, `m`, `km`, `hr`, None where there is none; a name of one letter is lower case, or L."""
+    known = word in _BASE or word == "L" or (len(word) > 1 and _singular(word) in _BASE)
+    return _named(word, power) if known else None
+
+
 def written_out(text: str) -> str:
     r"""With the magnitude behind a number multiplied out: `2.5 \text{ million dollars}` is 2.5 * 1000000 dollars."""
 

@@ -6,7 +6,7 @@ import re
 
 _TEXT = re.compile(r"\\text\s*\{([^{}]*)\}")
 _NOISE = re.compile(r"\\(?:text|mathcal)(?![a-z])|[{}$\\\"*]|(?<=\d)(?:st|nd|rd|th)\b")
-_ARTICLE = re.compile(r"(?:an?|the) (?=\w{2})")
+_ARTICLE = re.compile(r"(?:an?|the) (?=\w[\w-])")
 _BLANKS = re.compile(r"\s+")
 _BARE = re.compile(r"[A-Za-z][A-Za-z .,'\-]*")
 _OPTIONS = re.compile(r"[A-Z](?:\s*,\s*[A-Z])+")
@@ -44,13 +44,17 @@ _EMPTY = re.compile(
     r"(?: exists?)?|(?:the )?empty(?: set)?|none"
 )
 _SAME = {"dne": "does not exist", "infinitely many solutions": "infinitely many"}
-_NUMBER_WORDS = {
-    word: str(number)
-    for number, word in enumerate(
-        "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen"
-        " seventeen eighteen nineteen twenty".split()
-    )
-}
+_SMALL = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen"
+    " seventeen eighteen nineteen"
+).split()
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+_NUMBER_WORDS = (
+    {word: str(number) for number, word in enumerate(_SMALL)}
+    | {ten: str(10 * tens) for tens, ten in enumerate(_TENS, 2)}
+    | {f"{ten} {_SMALL[ones]}": str(10 * tens + ones) for tens, ten in enumerate(_TENS, 2) for ones in range(1, 10)}
+    | {"one hundred": "100", "a hundred": "100"}
+)
 
 
 def plain(text: str) -> str:
@@ -106,8 +110,8 @@ def _without_condition(text: str) -> str:
 
 
 def as_number(text: str) -> str | None:
-    """The digits for a number word up to twenty, `four` -> `4`, else None."""
-    return _NUMBER_WORDS.get(plain(text))
+    """The digits for a number in words up to a hundred, `four` -> `4`, `twenty-one` -> `21`, else None."""
+    return _NUMBER_WORDS.get(plain(text).replace("-", " "))
 
 
 def same_words(gold: str, said: str) -> bool:

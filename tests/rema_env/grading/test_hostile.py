@@ -157,6 +157,6 @@ def test_an_answer_scores_against_itself_or_is_not_readable(answer: str) -> None
 @pytest.mark.parametrize("said", LISTED, ids=lambda said: ascii(said[:20]))
 def test_the_fast_path_is_never_slow(said: str) -> None:
     problem = Problem("1", "?", r"\sqrt{3}")
-    start = time.perf_counter()
+    start = time.process_time()
     GRADE.quick(problem, f"\\boxed{{{said}}}")
-    assert time.perf_counter() - start < 1.0
+    assert time.process_time() - start < 1.0
