@@ -12,7 +12,7 @@ GREEK = frozenset(
     " omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega hbar ell infty mho odot prime triangle angle"
     " circ nabla partial".split()
 )
-ACCENTS = frozenset("hat bar vec tilde dot ddot overline overrightarrow widehat mathbb mathcal mathfrak text".split())
+ACCENTS = frozenset("hat bar vec tilde dot ddot overline widehat mathbb mathcal mathfrak text".split())
 DOUBTS = frozenset(
     "not if maybe perhaps possibly probably or either unless except wrong incorrect never else but".split()
 )

@@ -82,6 +82,7 @@ _ALIAS = {
     r"\degree": r"^\circ", r"\textdegree": r"^\circ", r"\arcsec": r"\asec", r"\infin": r"\infty", r"\R": r"\mathbb{R}",
     r"\imath": "i", r"\varphi": r"\phi", r"\varepsilon": r"\epsilon", r"\percent": r"\%", r"\dollar": r"\$",
     r"\land": r"\text{ and }", r"\lor": r"\text{ or }", r"\wedge": r"\text{ and }", r"\vee": r"\text{ or }",
+    r"\overrightarrow": r"\vec",
 }  # fmt: skip
 _COMMAND = re.compile(r"\\(?:[a-zA-Z]+|&)")
 _TEXT_WITHOUT_WORDS = re.compile(r"\\text(?![a-zA-Z])\s*(?:\{((?:[^{}a-zA-Z\\]|\\[a-zA-Z]+|\\[$%#&_ ])*)\}|(?![\s{]))")

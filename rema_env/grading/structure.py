@@ -24,6 +24,7 @@ from rema_env.grading.answer import (
     Union,
     Without,
 )
+from rema_env.grading.cursor import DOUBTS
 from rema_env.grading.expression import Call, Name
 from rema_env.grading.grammar import read
 from rema_env.grading.latex import Unreadable, tokens
@@ -174,7 +175,7 @@ def _left(part: str, depth: int) -> Answer:
     try:
         return _again(part, depth)
     except Unreadable:
-        if _APPLIED.fullmatch(part):
+        if _APPLIED.fullmatch(part) and DOUBTS.isdisjoint(re.findall("[a-z]+", part.partition("(")[0])):
             return Quantity(Name(part.replace(" ", "")), part)
         raise
 

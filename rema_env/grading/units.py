@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
+from rema_env.grading.words import as_number
+
 _BASE: dict[str, tuple[str, Fraction]] = {}
 
 
@@ -49,7 +51,7 @@ _HEDGES = frozenset(
     "or and maybe not perhaps possibly probably either if unless but else otherwise wrong incorrect except between no"
     " none never than least most over under above below plus minus times squared cubed hundred thousand million billion"
     " dozen half more less fewer to neither nor where when for all any about almost nearly roughly approximately approx"
-    " around".split()
+    " around etc false rejected guess versus vs xor alternatively instead".split()
 )
 _POWER = r"\^\s*(?:-?\d|\{\s*-?\d\s*\})"
 _PLAIN = re.compile(rf"[A-Za-z°](?:[A-Za-z.°/ ()*\-]|\\cdot|{_POWER})*(?:\d)?")
@@ -57,12 +59,14 @@ _TEXT_UNIT = re.compile(rf"\\text\s*\{{((?:[^{{}}^]|{_POWER})*)\}}\s*(?:\^\s*\{{
 _BARE_UNIT = re.compile(r"(?<=[\d)}\s])([A-Za-z][A-Za-z.]*(?: [A-Za-z][A-Za-z.]*){0,3})\s*(?:\^\s*\{?\s*(\d)\s*\}?)?$")
 _DEGREES = re.compile(r"\^\s*\\circ\s*(?:\\text\s*\{\s*)?[CF]\s*\}?$")
 _OF_AN_ANGLE = re.compile(r"\\?(?:sin|cos|tan|cot|sec|csc)")
+_WORD = re.compile("[a-z]+(?:-[a-z]+)*")
 _SYMBOLS = frozenset("A C F H Hz J K L N Pa T V W Wb mol ohm eV".split())  # upright; as bare letters they are variables
 _MONEY = r"(\\\$|[$£€¥₹]|\\pounds|\\euro|USD|US\\\$|Rs\b\.?|\\text\s*\{\s*(?:USD|Rs)\b\.?\s*\})"
 _CURRENCY = re.compile(rf"^(-?)\s*{_MONEY}\s*")
 _CURRENCY_BEHIND = re.compile(rf"(?<=[\d}}])\s*{_MONEY}$")
 _CURRENCY_NAMES = {"£": "£", "\\pounds": "£", "€": "€", "\\euro": "€", "¥": "¥", "₹": "₹", "Rs": "₹"}
 _OHM = re.compile(r"(?<=[\d}]) (?:\\text\s*\{\s*[kM]\s*\}\s*)?\\Omega$")
+_RAISED = re.compile(r"\b([a-zA-Z]+) (squared|cubed)(?=\s*\}?$)")
 _MICRO = re.compile(r"(?<=[\d}]) \\mu$")
 _MAGNITUDES = {"dozen": 12, "hundred": 100} | {
     word: 10**power for word, power in (("thousand", 3), ("million", 6), ("billion", 9), ("trillion", 12))
@@ -92,7 +96,7 @@ def split_unit(text: str) -> tuple[str, Unit | None]:
     money = _CURRENCY_BEHIND.search(text)
     if money:
         return text[: money.start()], _currency(money[1])
-    text = _OHM.sub(r" \\text{ohm}", text)
+    text = _RAISED.sub(_as_raised, _OHM.sub(r" \\text{ohm}", text))
     percent = _PERCENT.search(text)
     if percent and percent.start() > 0:
         return text[: percent.start()].rstrip(), _named("percent", 1)
@@ -112,6 +116,12 @@ def split_unit(text: str) -> tuple[str, Unit | None]:
     return text, _named(words, found[0][1])
 
 
+def _as_raised(words: re.Match[str]) -> str:
+    """`square cm` for `cm squared`; other words stay: 5 squared is no unit of 5."""
+    power = "square" if words[2] == "squared" else "cubic"
+    return f"{power} {words[1]}" if unit_of(words[1], 1) else words[0]
+
+
 def unit_of(word: str, power: int) -> Unit | None:
     """The unit of that name, `m`, `km`, `hr`, None where there is none; a name of one letter is lower case, or L."""
     known = word in _BASE or word == "L" or (len(word) > 1 and _singular(word) in _BASE)
@@ -128,9 +138,13 @@ def written_out(text: str) -> str:
     return _MAGNITUDE.sub(factor, text)
 
 
-def is_hedge(words: str) -> bool:
-    """Whether the words say more than a unit or a label could: another value, a doubt, a bound."""
-    return not _PLAIN.fullmatch(words.strip()) or any(word in _HEDGES for word in re.findall("[a-z]+", words.lower()))
+def is_hedge(words: str, value: str) -> bool:
+    """Whether the words behind a value say more than a unit or a label could: another value, a doubt, a bound."""
+    if not _PLAIN.fullmatch(words.strip()):
+        return True
+    found = _WORD.findall(words.lower())  # "two-digit numbers" is a label, "seventy-four" another value
+    others = [word for word in found if as_number(word) not in (None, value)]
+    return bool(others) or not _HEDGES.isdisjoint("-".join(found).split("-"))
 
 
 def _is_unit(match: re.Match[str], text: str) -> bool:
@@ -138,7 +152,7 @@ def _is_unit(match: re.Match[str], text: str) -> bool:
     if not words:
         return True
     symbol = match.re is _TEXT_UNIT and words in _SYMBOLS and re.search(r"[\d}]\s*$", text[: match.start()])
-    if is_hedge(words) or (len(words) == 1 and words not in _BASE and not symbol):
+    if is_hedge(words, text[: match.start()].strip()) or (len(words) == 1 and words not in _BASE and not symbol):
         return False
     if match.re is _TEXT_UNIT:
         before = text[: match.start()].rstrip()

@@ -40,8 +40,8 @@ _EITHER = re.compile(r"\bor\b")
 _COMMAND = re.compile(r"\\[a-zA-Z]+")
 _EMPTY = re.compile(
     r"(?:[A-Za-z](?:\s*\\cap\s*[A-Z])?\s*(?:\\in|=)\s*)?(?:\\emptyset|Ø)|\\\{\s*\\\}"
-    r"|(?:there (?:is|are) )?no (?:real |integer |such )?(?:solutions?|values?|numbers?|roots?)"
-    r"(?: exists?)?|(?:the )?empty(?: set)?|none"
+    r"|(?:there (?:is|are) )?no (?:real |integer |such )?"
+    r"(?:solutions?|values?|numbers?|integers?|roots?|pairs?|points?|[a-z])(?: exists?)?|(?:the )?empty(?: set)?|none"
 )
 _SAME = {"dne": "does not exist", "infinitely many solutions": "infinitely many"}
 _SMALL = (
