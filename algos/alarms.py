@@ -3,7 +3,7 @@
 Each signal is compared with its own start (the median of the first `EARLY` steps) or with its best so far. Everything
 is a pure function of the metrics logged so far, so a resumed run sees what the straight one saw.
 
-    reward       below half its best so far
+    reward       below half its best so far (with dynamic sampling that of all groups played, too)
     finished     below half its start
     turns        half or double the start's mean number of turns
     empty, repeated       more than FEW of a role's messages, and twice the start
@@ -68,8 +68,8 @@ SIGNALS: Mapping[str, tuple[str, Callable[[Series], bool]]] = {
     "turns/mean": ("turns", far_from_its_start),
     "endings/finished": ("finished", below_half_its_start),
 }
-COLLAPSE = "reward"
-"""The signal that is the collapse itself; the others may tell of it before."""
+COLLAPSE = ("reward", "sampling/reward")
+"""The signals that are the collapse itself; the others may tell of it before."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def moved(history: Sequence[Mapping[str, float]]) -> list[Moved]:
     last = history[-1]
     found = []
     for name in last:
-        rule = below_half_its_best if name == COLLAPSE else _rule(name)
+        rule = below_half_its_best if name in COLLAPSE else _rule(name)
         series = [line[name] for line in history if name in line]
         if rule is not None and all(map(math.isfinite, series)) and rule(series):
             found.append(Moved(name, int(last["step"]), float(last[name])))
@@ -130,7 +130,7 @@ class Alarms:
     def look(self, metrics: Mapping[str, float]) -> list[Moved]:
         """What is outside its band after a step. The collapse is said last, so that what led to it comes first."""
         self._history.append(metrics)
-        self.now = sorted(moved(self._history), key=lambda m: m.signal == COLLAPSE)
+        self.now = sorted(moved(self._history), key=lambda m: m.signal in COLLAPSE)
         self.news = [m for m in self.now if m.signal not in self._known]
         self._known |= {m.signal for m in self.news}
         if self.now and self.first is None:

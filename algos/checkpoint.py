@@ -9,8 +9,11 @@ checkpoint-40/trainer/random/rank-000.json        the global random generators, 
 from __future__ import annotations
 
 import json
+import os
 import shutil
-from dataclasses import replace
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +21,12 @@ from algos import ranks
 from algos.config import TrainConfig
 from algos.deepspeed_config import zero_stage
 from algos.models import local_folder
+from algos.prompts import FILE as PROMPTS
 from algos.prompts import write_prompts
 from algos.publish import publish
 from algos.scoring import Precision
 from algos.seeds import generator_states, restore_generators
-from algos.state import Run
+from algos.state import Progress, Run
 
 
 def save_weights(run: Run, folder: Path) -> None:
@@ -33,10 +37,37 @@ def save_weights(run: Run, folder: Path) -> None:
         if not ranks.is_first():
             continue
         if policy.learner is None:
-            shutil.copytree(local_folder(policy.folder), folder / policy.name)
+            keep_frozen(local_folder(policy.folder), folder / policy.name, run.folder.path)
         else:
             policy.codec.tokenizer.save_pretrained(folder / policy.name)
         write_prompts(folder / policy.name, run.world.system_prompts)
+
+
+def keep_frozen(source: Path, target: Path, run: Path) -> None:
+    """A model folder that no step changes, whole in every checkpoint and on the disk once.
+
+    What the run holds already, by name, size and time as rsync tells, is linked, where the file system has hard links;
+    never to the source itself, which is the user's to write to.
+    """
+
+    def keep(file: str, kept: str) -> None:
+        place = Path(kept).relative_to(target.parent)
+        for folder in (run / "best", *run.glob("checkpoint-*")):
+            if unchanged(Path(file), folder / place):
+                with suppress(OSError):
+                    os.link(folder / place, kept)
+                    return
+        shutil.copy2(file, kept)
+
+    shutil.copytree(source, target, copy_function=keep, ignore=shutil.ignore_patterns(PROMPTS))
+
+
+def unchanged(file: Path, earlier: Path) -> bool:
+    """Whether a file is what it was when it was copied."""
+    if not earlier.is_file():
+        return False
+    now, then = file.stat(), earlier.stat()
+    return (now.st_size, now.st_mtime_ns) == (then.st_size, then.st_mtime_ns)
 
 
 def save_checkpoint(run: Run) -> Path:
@@ -102,6 +133,11 @@ def read_progress(path: Path, config: TrainConfig) -> dict[str, Any]:
     return state
 
 
+def progress_in(state: Mapping[str, Any]) -> Progress:
+    """How far the run was that wrote a checkpoint."""
+    return Progress(**{item.name: state[item.name] for item in fields(Progress) if item.name in state})
+
+
 def fixed(config: TrainConfig) -> dict[str, Any]:
     """The settings that give a checkpoint its form. Others may change when a run goes on."""
     model = config.model
@@ -125,8 +161,7 @@ def load_checkpoint(run: Run, path: Path) -> None:
             f"{path} holds the training of {state['learning']}, not of {learning}: keep --team and --train"
         )
     versions = state["versions"]
-    kept = {name: value for name, value in state.items() if name in vars(run.progress)}
-    run.progress = replace(run.progress, **kept)
+    run.progress = progress_in(state)
     run.team.sleep()
     for policy in run.team.learning():
         assert policy.learner is not None

@@ -30,12 +30,14 @@ class Collected:
     Attributes:
         episodes: groups one after the other, numbered from 0.
         problems: how many were drawn for it; 0 where a phase has its own.
-        kept: the part of the groups that was kept; 1 without dynamic sampling.
+        played: all groups, those that dynamic sampling left out too.
+        dropped: how many it left out, as they teach nothing.
     """
 
     episodes: list[Episode]
     problems: int
-    kept: float
+    played: list[list[Episode]]
+    dropped: int
 
 
 def collect(run: Run, step: int) -> Collected:
@@ -47,15 +49,17 @@ def collect(run: Run, step: int) -> Collected:
     s = run.config.sampling
     teach: list[list[Episode]] = []
     groups: list[list[Episode]] = []
+    played: list[list[Episode]] = []
     for rounds in range(1, s.max_sampling_rounds + 1):
         first = run.progress.problems + (rounds - 1) * s.problems_per_step
         groups = by_group(pay_groups(_played(run, step, rounds, first), s.group_rewards))
+        played += groups
         teach += groups if not s.dynamic_sampling else [group for group in groups if teaches(run, group)]
         if len(teach) >= s.problems_per_step or not s.dynamic_sampling:
             break
-    drawn = rounds * s.problems_per_step
     chosen = teach[: s.problems_per_step] or groups  # where no group teaches, there is still one to look at
-    return Collected(numbered(chosen), 0 if s.phase_problems else drawn, len(teach) / drawn)
+    drawn = 0 if s.phase_problems else rounds * s.problems_per_step
+    return Collected(numbered(chosen), drawn, played, len(played) - len(teach))
 
 
 def teaches(run: Run, group: Sequence[Episode]) -> bool:
@@ -162,6 +166,7 @@ def _play(
             samples=samples,
             concurrency=limits.max_concurrency,
             time_limit=limits.dialogue_timeout,
+            progress=run.console.playing,
         )
 
 

@@ -10,16 +10,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import tyro
 from pettingzoo import AECEnv
+from rich.table import Table
 from tyro.conf import OmitArgPrefixes as Flat
 from tyro.conf import Positional
 
 from algos.command_line import exit_on_mistakes, flatten, lay_over, parse, read_yaml, with_settings
 from algos.config import CommandConfig, EvalConfig
+from algos.console import Console, hush_libraries
 from algos.doctor import installed
 from algos.metrics import accuracy, finished
 from algos.prompts import mismatch, write_prompts
@@ -30,6 +33,7 @@ from algos.seeds import seed_of
 from algos.team import Team, make_team
 from algos.world import World, eval_sets, make_world, with_env
 from rema_agents.gate import Gate
+from rema_agents.play import Progress
 from rema_agents.types import Episode, SamplingParams, Seat
 from rema_env.roles import digest
 from rema_env.transcript import Message, Problem, role_of
@@ -58,18 +62,19 @@ class Scores:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What an evaluation needs besides seats: the world under its rules, and its limits."""
+    """What an evaluation needs besides seats: the world under its rules, limits, and who is told of its progress."""
 
     make_env: Callable[[], AECEnv]
     config: CommandConfig
     settings: EvalConfig
+    progress: Progress | None = None
 
     @classmethod
-    def of(cls, config: Any) -> Evaluation:
+    def of(cls, config: Any, progress: Progress | None = None) -> Evaluation:
         """From a configuration with groups `env`, `limits`, `evaluation`, ..."""
         rounds = config.evaluation.eval_max_rounds
         env = config.env if rounds is None else with_env(config.env, max_rounds=rounds)
-        return cls(make_world(env).make_env, config, config.evaluation)
+        return cls(make_world(env).make_env, config, config.evaluation, progress)
 
     def params(self, temperature: float) -> SamplingParams:
         """Sampling at a temperature; the same seed for every evaluation of a run, so that they compare."""
@@ -89,6 +94,7 @@ class Evaluation:
             samples=samples,
             concurrency=self.config.limits.max_concurrency,
             time_limit=self.config.limits.dialogue_timeout,
+            progress=self.progress,
         )
 
 
@@ -208,7 +214,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             raise ValueError(f"there is nothing to evaluate on: name files with --eval-datasets (env {config.env.env})")
         if config.cross_play and config.target == config.model.model_name_or_path:
             raise ValueError(f"--cross-play pairs before with after training, and {config.target} is no run")
-        report(config, world, sets)
+        with Console() as console:
+            report(config, world, sets, console)
 
 
 def _defaults(args: Sequence[str]) -> EvaluateConfig:
@@ -226,16 +233,13 @@ def _defaults(args: Sequence[str]) -> EvaluateConfig:
     return with_settings(EvaluateConfig, settings, "target", args)
 
 
-def report(config: EvaluateConfig, world: World, sets: Mapping[str, Sequence[Problem]]) -> None:
+def report(config: EvaluateConfig, world: World, sets: Mapping[str, Sequence[Problem]], console: Console) -> None:
     """Play, print, and keep the episodes where --output-dir says so."""
-    from rich.console import Console
-
-    from algos.console import hush_libraries
     from algos.scoring import Precision
 
     hush_libraries()
-    out, precision = Console(highlight=False, soft_wrap=True), Precision.here(config.model.bf16)
-    evaluation = Evaluation.of(config)
+    evaluation = Evaluation.of(config, partial(console.progress, "dialogues"))
+    precision = Precision.here(config.model.bf16)
     room, seed, model = Room.of(config), config.common.seed, config.model
     if config.cross_play:  # two teams play, and a GPU is there once
         model = replace(model, vllm_gpu_memory_utilization=model.vllm_gpu_memory_utilization / 2)
@@ -249,7 +253,7 @@ def report(config: EvaluateConfig, world: World, sets: Mapping[str, Sequence[Pro
         write_prompts(folder.path, world.system_prompts)
     scores = evaluate_sets(team, evaluation, sets, greedy=True)
     for name, score in scores.items():
-        out.print(
+        console.say(
             f"{name}: {len(sets[name])} problems, accuracy {score.accuracy:.3f} ({len(score.episodes)} episodes at "
             f"temperature {config.evaluation.eval_temperature:g}), greedy {score.accuracy_greedy:.3f}, "
             f"finished {finished(score.episodes):.1%}"
@@ -257,14 +261,14 @@ def report(config: EvaluateConfig, world: World, sets: Mapping[str, Sequence[Pro
         if folder is not None:
             folder.write_evaluation(name, score.episodes)
         if config.influence:
-            out.print(f"{name}: influence on the answer: {influences(config, team, evaluation, score.episodes)}")
+            console.say(f"{name}: influence on the answer: {influences(config, team, evaluation, score.episodes)}")
     if folder is not None:
         found = {name: {"accuracy": s.accuracy, "accuracy_greedy": s.accuracy_greedy} for name, s in scores.items()}
         folder.write_summary({"model": config.target, "evaluation": found, **provenance(world)})
     if config.cross_play:
         before = make_team(model, world.agents, precision, room=room, seed=seed)
         for name, problems in sets.items():
-            out.print(cross_play_table(name, cross_play(before, team, evaluation, problems)))
+            console.show(cross_play_table(name, cross_play(before, team, evaluation, problems)))
         before.close()
     team.close()
 
@@ -286,10 +290,8 @@ def influences(config: EvaluateConfig, team: Team, evaluation: Evaluation, episo
     return ", ".join(f"{role} {'none' if value is None else f'{value:.3f}'}" for role, value in found.items())
 
 
-def cross_play_table(name: str, table: Mapping[str, Mapping[str, float]]) -> Any:
+def cross_play_table(name: str, table: Mapping[str, Mapping[str, float]]) -> Table:
     """The cross-play as a table to print."""
-    from rich.table import Table
-
     columns = list(next(iter(table.values())))
     out = Table("planner", *(f"reasoner {column}" for column in columns), title=f"cross-play on {name}: accuracy")
     for planner, row in table.items():

@@ -10,7 +10,7 @@ from typing import Any
 from algos import ranks
 from algos.alarms import Alarms
 from algos.algorithm import Algorithm
-from algos.checkpoint import load_checkpoint, read_progress
+from algos.checkpoint import load_checkpoint, progress_in, read_progress
 from algos.command_line import exit_on_mistakes, flatten
 from algos.config import TrainConfig
 from algos.console import Console, hush_libraries
@@ -99,6 +99,8 @@ def say_result(console: Console, summary: dict[str, Any]) -> None:
 
 def check(config: TrainConfig, *, n: int, bf16: bool) -> None:
     """Refuse what contradicts itself, with the numbers, for a run of `n` ranks. Raises ValueError."""
+    if config.run.gpus is not None and not config.run.dry_run:
+        raise ValueError("--gpus is for --dry-run, a plan for GPUs that need not be here; a run takes those that are")
     problems = config.sampling.problems_per_step
     if problems % n:
         below = problems - problems % n
@@ -150,14 +152,14 @@ def prepare(config: TrainConfig, algorithm: Algorithm, console: Console, command
     check_deepspeed(config.learner, bf16=bf16)
     world = make_world(config.env)
     check_group_rewards(config.sampling.group_rewards, [role_of(agent) for agent in world.agents])
-    evaluation = Evaluation.of(config)
+    evaluation = Evaluation.of(config, console.playing)
     sets = eval_sets(config.evaluation, config.env, world)
     world = kept_apart(world, sets)
     if both_orders(config.sampling.group_rewards):
         check_both_orders(world.problems.draw(config.common.seed, 0), config.sampling.num_generations)
     console.say(batch_layout(config, world.agents, ranks=ranks.count()))
     folder = _folder(config, command)
-    checkpoint, step = _checkpoint(config, folder, console)
+    checkpoint, first = _checkpoint(config, folder, console)
     hush_libraries()
     seed_generators(config.common.seed, ranks.number())
     team = _team(config, algorithm, world.agents)
@@ -170,14 +172,14 @@ def prepare(config: TrainConfig, algorithm: Algorithm, console: Console, command
     settings = flatten(config)
     folder.write_config(settings)
     write_prompts(folder.path, world.system_prompts)
-    reporters = Reporters(config.run.report_to if ranks.is_first() else (), folder.path, settings, step=step)
+    reporters = Reporters(config.run.report_to if ranks.is_first() else (), folder.path, settings, first=first)
     run = Run(config, algorithm, world, evaluation, team, folder, console, reporters, sets)
     if checkpoint is not None:
         load_checkpoint(run, checkpoint)
         run.alarms = Alarms(logged_until_now(run))
         console.say(f"resumed from {checkpoint}, after step {run.progress.step}")
     elif config.run.resume_from_checkpoint:
-        folder.forget_after(0, logged=0)
+        folder.forget_after(0, logged=-1)
     return run
 
 
@@ -199,7 +201,7 @@ def _folder(config: TrainConfig, command: str) -> RunFolder:
 
 
 def _checkpoint(config: TrainConfig, folder: RunFolder, console: Console) -> tuple[Path | None, int]:
-    """The checkpoint to resume from, if any, and the steps done in it."""
+    """The checkpoint to resume from, if any, and the first step whose metrics are to come."""
     resume = config.run.resume_from_checkpoint
     if resume is None:
         return None, 0
@@ -210,7 +212,7 @@ def _checkpoint(config: TrainConfig, folder: RunFolder, console: Console) -> tup
     if path is None:
         console.say(f"there is no checkpoint in {folder.path} yet: starting from the beginning")
         return None, 0
-    return path, int(read_progress(path, config)["step"])
+    return path, progress_in(read_progress(path, config)).logged + 1
 
 
 def _team(config: TrainConfig, algorithm: Algorithm, agents: tuple[str, ...]) -> Any:

@@ -13,6 +13,8 @@
 | `endings/NAME`, `grading/OUTCOME` | part of episodes |
 | `actions/NAME/level` | with JSON actions: mean level of the problems for which the planner took that action |
 | `frac_reward_zero_std` | part of groups in which every agent's rewards agree, which teach nothing |
+| `sampling/kept`, `sampling/dropped` | dynamic sampling: part of the groups played that was kept, number left out |
+| `sampling/reward`, `sampling/accuracy` | ... `reward`, `accuracy` over all groups played; elsewhere: over those kept |
 | `sampling/logp_gap_max`, `sampling/logp_gap_mean` | between sampler and learner, at sampled tokens [nats] |
 | `sampling/log_ratio_max` | that gap summed up over a whole trajectory, as far as it goes, before any cap [nats] |
 """
@@ -52,6 +54,22 @@ def episode_metrics(episodes: Sequence[Episode]) -> dict[str, float]:
     for agent in episodes[0].rewards:
         metrics |= _role_metrics(episodes, agent, lengths[agent])
     return metrics
+
+
+def before_choice(played: Sequence[Sequence[Episode]], dropped: int) -> dict[str, float]:
+    """What dynamic sampling chose from: `sampling/kept`, `sampling/dropped`, `sampling/reward`, `sampling/accuracy`.
+
+    Args:
+        played: all groups.
+        dropped: how many of them were left out.
+    """
+    episodes = [episode for group in played for episode in group]
+    return {
+        "sampling/kept": (len(played) - dropped) / len(played),
+        "sampling/dropped": float(dropped),
+        "sampling/reward": float(np.mean([_pay(e) for e in episodes])),
+        "sampling/accuracy": accuracy(episodes),
+    }
 
 
 def _pay(episode: Episode) -> float:

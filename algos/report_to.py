@@ -13,16 +13,16 @@ class Reporters:
     """The trackers that `--report-to` names.
 
     Args:
-        step: steps done when a run is resumed; what a tensorboard holds beyond it no longer counts.
+        first: the first step that is to come; what a tensorboard holds from there on no longer counts.
     """
 
-    def __init__(self, names: Sequence[str], folder: Path, settings: Mapping[str, Any], *, step: int = 0) -> None:
+    def __init__(self, names: Sequence[str], folder: Path, settings: Mapping[str, Any], *, first: int = 0) -> None:
         self._tensorboard: Any = None
         self._trackers: list[Any] = []
         for name in names:
             if name == "tensorboard":
                 self._tensorboard = importlib.import_module("torch.utils.tensorboard").SummaryWriter(
-                    folder / "tensorboard", purge_step=step + 1 if step else None
+                    folder / "tensorboard", purge_step=first
                 )
             else:
                 tracker = importlib.import_module(name)

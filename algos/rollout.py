@@ -9,7 +9,7 @@ from pettingzoo import AECEnv
 
 from algos import ranks
 from algos.interrupt import Stopped, stoppable
-from rema_agents.play import play
+from rema_agents.play import Progress, play
 from rema_agents.types import Episode, Seat
 from rema_env.transcript import Problem, Transcript
 
@@ -22,13 +22,14 @@ def play_on_all_ranks(
     samples: int,
     concurrency: int,
     time_limit: float | None,
+    progress: Progress | None = None,
 ) -> list[Episode]:
     """`samples` dialogues about each problem, one group a problem; on every rank all of them, in the problems' order.
 
     A transcript in the place of a problem is played on from its last turn.
 
     Each rank plays a consecutive part of the problems, so a group is never divided. A dialogue's number is its place
-    among all, so draws differ between ranks and are the same for any number of them.
+    among all, so draws differ between ranks and are the same for any number of them. `progress` is told of this rank's.
 
     Raises:
         Stopped: on every rank, where a signal to one of them stopped its part.
@@ -44,6 +45,7 @@ def play_on_all_ranks(
             groups=[p for p in mine for _ in range(samples)],
             concurrency=concurrency,
             time_limit=time_limit,
+            progress=progress,
         )
 
     parts = ranks.gather(stoppable(own_part))

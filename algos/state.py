@@ -51,8 +51,8 @@ class Progress:
 
     @property
     def logged(self) -> int:
-        """How many steps have their metrics in metrics.jsonl."""
-        return self.step - (self.unlogged is not None)
+        """The last step whose metrics are in metrics.jsonl; the first evaluation is step 0, and before it: -1."""
+        return -1 if self.before is None else self.step - (self.unlogged is not None)
 
 
 class Clock:

@@ -18,9 +18,10 @@ from algos.alarms import COLLAPSE, alarm_metrics
 from algos.checkpoint import save_checkpoint, save_weights
 from algos.collect import collect
 from algos.evaluate import Scores, evaluate_sets, provenance
+from algos.groups import vary
 from algos.interrupt import Interrupts, Stopped
 from algos.learning import learn
-from algos.metrics import episode_metrics, finished
+from algos.metrics import before_choice, episode_metrics, finished
 from algos.publish import publish
 from algos.state import Clock, Run
 from rema_agents.types import Episode
@@ -34,6 +35,7 @@ def train(run: Run) -> dict[str, Any]:
     Ctrl-C and SIGTERM stop after what is under way, save a checkpoint, say where, and exit with 130 and 143.
     """
     config, progress = run.config, run.progress
+    run.console.progress("steps", progress.step, config.run.max_steps)
     with Interrupts() as interrupts:
         try:
             if progress.before is None:
@@ -42,14 +44,14 @@ def train(run: Run) -> dict[str, Any]:
             while progress.step < config.run.max_steps or progress.unlogged is not None:
                 if progress.unlogged is None:
                     progress.unlogged = one_step(run)
+                    if checkpoint_is_due(run) and not interrupts.agreed():
+                        save_checkpoint(run)  # before any evaluation: a longer run may have none here
                 if not interrupts.agreed() or not evaluation_is_due(run):
                     after = log_step(run, progress.unlogged)
                 if interrupts.asked:
                     raise Stopped
                 stop_at_collapse(run)
-                if config.run.save_steps and progress.step % config.run.save_steps == 0:
-                    save_checkpoint(run)
-            after = after or evaluated(run, greedy=True)  # the last step's own evaluation, where there was one
+            after = after or evaluated(run, greedy=True)  # where the last step was over before this run began
         except Stopped:
             interrupts.agreed()
             run.console.say(f"stopped after step {progress.step}; what was done is in {save_checkpoint(run)}")
@@ -61,7 +63,7 @@ def train(run: Run) -> dict[str, Any]:
 
 def stop_at_collapse(run: Run) -> None:
     """End a run that was told to stop when its reward collapses, with a checkpoint, and exit code 3."""
-    if run.config.run.on_alarm == "stop" and any(m.signal == COLLAPSE for m in run.alarms.now):
+    if run.config.run.on_alarm == "stop" and any(m.signal in COLLAPSE for m in run.alarms.now):
         path = save_checkpoint(run)
         run.console.say(f"stopped by its alarm after step {run.progress.step}; what was done is in {path}")
         raise SystemExit(3)
@@ -72,25 +74,45 @@ def start_from(run: Run, before: Mapping[str, Scores]) -> None:
     warn_of_cold_start(run, [e for score in before.values() for e in score.episodes])
     keep_best(run, before)
     run.progress.before = {name: [score.accuracy, score.accuracy_greedy] for name, score in before.items()}
+    if before:
+        keep_metrics(run, {"step": 0, **score_metrics(before)})
+
+
+def checkpoint_is_due(run: Run) -> bool:
+    """Whether the step just done is one to save after."""
+    every = run.config.run.save_steps
+    return bool(every) and run.progress.step % every == 0
 
 
 def evaluation_is_due(run: Run) -> bool:
-    """Whether the step just done is one to evaluate after."""
-    every = run.config.evaluation.eval_steps
-    return bool(every) and run.progress.step % every == 0
+    """Whether the step just done is one to evaluate after: the last one is."""
+    every, step = run.config.evaluation.eval_steps, run.progress.step
+    return step >= run.config.run.max_steps or (bool(every) and step % every == 0)
 
 
 def log_step(run: Run, metrics: dict[str, Any]) -> Mapping[str, Scores]:
     """Evaluate where it is time to, and keep the step's metrics: from here on the step is over. Returns the scores."""
-    step, scores = run.progress.step, dict[str, Scores]()
+    scores: Mapping[str, Scores] = {}
     if evaluation_is_due(run):
-        scores = evaluated(run, greedy=step == run.config.run.max_steps)
-        metrics |= {f"eval/{name}/accuracy": score.accuracy for name, score in scores.items()}
+        scores = evaluated(run, greedy=run.progress.step >= run.config.run.max_steps)
+        metrics |= score_metrics(scores)
         keep_best(run, scores)
-    run.folder.log(metrics)
-    run.reporters.log(step, metrics)
+    keep_metrics(run, metrics)
     run.progress.unlogged = None
     return scores
+
+
+def keep_metrics(run: Run, metrics: Mapping[str, Any]) -> None:
+    """One step's metrics, in metrics.jsonl and wherever else they go."""
+    run.folder.log(metrics)
+    run.reporters.log(metrics["step"], metrics)
+
+
+def score_metrics(scores: Mapping[str, Scores]) -> dict[str, float]:
+    """`eval/SET/accuracy` and, where it was asked for, `eval/SET/accuracy_greedy`."""
+    metrics = {f"eval/{name}/accuracy": score.accuracy for name, score in scores.items()}
+    greedy = {f"eval/{name}/accuracy_greedy": score.accuracy_greedy for name, score in scores.items()}
+    return metrics | {name: value for name, value in greedy.items() if value is not None}
 
 
 def one_step(run: Run) -> dict[str, Any]:
@@ -104,7 +126,7 @@ def one_step(run: Run) -> dict[str, Any]:
         run.folder.write_step(step, episodes)
     metrics: dict[str, Any] = {"step": step, **episode_metrics(episodes)}
     if config.sampling.dynamic_sampling:
-        metrics["sampling/kept"] = collected.kept
+        metrics |= before_choice(collected.played, collected.dropped)
     if config.sampling.phase_problems and progress.phase is not None:
         metrics["sampling/phase_problems"] = len(progress.phase["draws"])
     metrics |= learnt(run, episodes, step, clock)
@@ -117,10 +139,10 @@ def one_step(run: Run) -> dict[str, Any]:
     run.console.step(step, config.run.max_steps, metrics, show=shows)
     if step in (1, config.run.max_steps):
         run.console.dialogues(f"step {step}", episodes, config.run.num_completions_to_print)
-    if step == 1 and 1 - metrics["frac_reward_zero_std"] < FEW_VARY:
+    if step == 1 and (part := float(np.mean([vary(group) for group in collected.played]))) < FEW_VARY:
         run.console.warn(
-            f"in step 1 only {1 - metrics['frac_reward_zero_std']:.0%} of groups have rewards that vary, so there is "
-            f"hardly anything to learn from; {COLD_START}"
+            f"in step 1 only {part:.0%} of groups have rewards that vary, so there is hardly anything to learn from; "
+            f"{COLD_START}"
         )
     return metrics
 

@@ -9,6 +9,7 @@ import pytest
 
 from algos import evaluate
 from algos.grpo import main
+from tests.algos.steps import steps_of
 
 TOO_HIGH = ["--learning-rate", "2e-2", "--seed", "0", "--save-steps", "0"]
 
@@ -20,7 +21,7 @@ def test_a_collapse_raises_its_alarm_stops_the_run_when_asked_and_leaves_the_bes
     with pytest.raises(SystemExit) as exit_:
         main([*TOO_HIGH, "--max-steps", "10", "--on-alarm", "stop", "--output-dir", str(folder)])
     assert exit_.value.code == 3
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    lines = steps_of(folder)
     rewards = [line["reward"] for line in lines]
     fall = next(n for n in range(1, len(rewards)) if rewards[n] < max(rewards[:n]) / 2)
     heard = next(n for n, line in enumerate(lines) if "alarm/reward" in line)

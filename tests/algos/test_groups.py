@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from algos import collect
 from algos.batch import make_batch
-from algos.collect import numbered
+from algos.config import SamplingConfig
 from algos.groups import by_context, by_group, grafted, paid_by_branches, stems, success_rate, vary
 from algos.overlong import cut, penalised
+from algos.state import Progress
 from rema_agents.types import Call, Completion, Episode
 from rema_env.transcript import Ending, Finish, Message, Problem, Transcript, Turn
 from tests.algos.batches import weighed
@@ -52,7 +56,7 @@ def test_a_plan_is_paid_the_mean_of_its_solutions_and_a_solution_its_own() -> No
     assert [(stem.episode, len(stem.transcript.turns)) for stem in where] == [(0, 1), (1, 1)]
     continued = [episode(1, 4, 0.0), episode(2, 4, 0.5)]
     branches = [replace(e, calls=e.calls[1:]) for e in continued]
-    episodes = numbered(by_group(grafted(roots, branches, where)))
+    episodes = collect.numbered(by_group(grafted(roots, branches, where)))
     batch = by_context(paid_by_branches(make_batch(episodes, AGENTS), episodes))
     paid = [(batch.agents[a], r) for a, r in zip(batch.agent_S.tolist(), batch.reward_S.tolist(), strict=True)]
     assert paid == [
@@ -72,7 +76,7 @@ def test_an_episode_that_ends_before_the_branch_has_none_and_turns_can_be_drawn(
 def test_groups_are_kept_whole_and_numbered_anew_and_branches_still_know_their_stem() -> None:
     first, second = [episode(1, 3, 0.0, group=4, dialogue=8)], episode(2, 3, 1.0, group=9, dialogue=17)
     branch = replace(episode(2, 4, 0.0, group=9, dialogue=30), info={"branch_of": 17, "branch_turn": 1})
-    got = numbered([first, [second, branch]])
+    got = collect.numbered([first, [second, branch]])
     assert [(e.group, e.dialogue) for e in got] == [(0, 0), (1, 1), (1, 2)]
     assert got[2].info["branch_of"] == 1
 
@@ -115,3 +119,19 @@ def test_a_message_pays_for_running_into_the_buffer() -> None:
     episodes = [long(6), long(7), long(8), long(10)]
     batch = penalised(make_batch(episodes, ("meta_0",)), episodes, limit=10, buffer=4)
     assert batch.reward_S.tolist() == pytest.approx([1.0, 0.75, 0.5, 0.0])
+
+
+def test_dynamic_sampling_counts_what_it_leaves_out_over_all_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    rewards = [[(1.0, 1.0), (0.0, 1.0)], [(0.0, 0.0), (1.0, 0.0)]]  # of two rounds of two groups of two
+
+    def played(run: Any, step: int, rounds: int, first: int) -> list[Episode]:
+        assert first == 10 + 2 * (rounds - 1)
+        return [episode(1, 3, r, group=g) for g, pays in enumerate(rewards[rounds - 1]) for r in pays]
+
+    monkeypatch.setattr(collect, "_played", played)
+    sampling = SamplingConfig(problems_per_step=2, num_generations=2, dynamic_sampling=True)
+    run: Any = SimpleNamespace(config=SimpleNamespace(sampling=sampling), progress=Progress(problems=10))
+    collected = collect.collect(run, step=1)
+    assert [e.rewards["meta_0"] for e in collected.episodes] == [0.0, 1.0, 1.0, 0.0]
+    assert [[e.rewards["meta_0"] for e in group] for group in collected.played] == [[1, 1], [0, 1], [0, 0], [1, 0]]
+    assert (collected.problems, collected.dropped) == (4, 2)

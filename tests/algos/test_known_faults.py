@@ -31,6 +31,7 @@ from rema_agents.types import Episode
 from rema_env.transcript import role_of
 from tests.algos.batches import batch_of, weighed
 from tests.algos.plain import plain_sgd, weights_of
+from tests.algos.steps import steps_of
 from tests.algos.zero_worker import LOSS, stored_batch
 
 CPU = Precision(torch.device("cpu"), torch.float32)
@@ -42,10 +43,6 @@ def run(folder: Path, *argv: str) -> None:
     from algos.grpo import main
 
     main([*FLAGS, "--output-dir", str(folder), *argv])
-
-
-def metrics(folder: Path) -> list[dict[str, float]]:
-    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
 @pytest.fixture
@@ -122,7 +119,7 @@ def test_messages_cut_at_the_limit_leave_the_loss_and_stay_in_the_metrics(tmp_pa
     folder = tmp_path / "run"
     cut = ["--max-completion-length", "1", "--overlong", "mask", "--unfinished-reward", "grade"]
     run(folder, *cut, "--zero-advantage", "keep", "--beta", "0.1", "--max-steps", "1", "--save-steps", "0")
-    (line,) = metrics(folder)
+    (line,) = steps_of(folder)
     assert (line["loss"], line["grad_norm"], line["update/count"], line["update/skipped"]) == (0, 0, 0, 0)
     assert (line["meta/completions/clipped_ratio"], line["meta/completions/max_length"]) == (1.0, 1.0)
     assert (folder / "final/policy/model.safetensors").read_bytes() == (
@@ -142,7 +139,7 @@ def test_a_step_in_which_a_policy_has_nothing_to_learn_from_is_told_and_the_run_
 ) -> None:
     run(tmp_path / "run", *argv, "--max-completion-length", "1", "--max-steps", "2", "--save-steps", "0")
     said = capsys.readouterr().out
-    for step, line in enumerate(metrics(tmp_path / "run"), start=1):
+    for step, line in enumerate(steps_of(tmp_path / "run"), start=1):
         assert [line[f"{policy}{name}"] for name in ("loss", "grad_norm", "update/count")] == [0, 0, 0]
         assert f"step {step}: nothing to train on: none of the 16 episodes holds a sampled token of {nobody}" in said
 
@@ -170,7 +167,7 @@ def test_a_group_that_agrees_is_left_out_of_the_kl_too_unless_it_is_kept() -> No
 
 def test_in_the_first_update_the_loss_is_0_and_the_gradient_is_not(tmp_path: Path) -> None:
     run(tmp_path / "run", "--num-minibatches", "1", "--share", "trajectory", "--max-steps", "1", "--save-steps", "0")
-    (line,) = metrics(tmp_path / "run")
+    (line,) = steps_of(tmp_path / "run")
     assert abs(line["loss"]) < 1e-6
     assert line["grad_norm"] > 0.01
     assert line["clip_ratio/region_mean"] == 0
@@ -182,7 +179,7 @@ def test_a_prompt_over_the_limit_ends_its_dialogue_is_counted_and_none_is_ever_c
     path.write_text("".join(json.dumps({"question": q, "answer": 3}) + "\n" for q in questions))
     limit = ["--dataset-name", str(path), "--max-prompt-length", "256", "--max-steps", "1", "--save-steps", "0"]
     run(tmp_path / "run", *limit)
-    (line,) = metrics(tmp_path / "run")
+    (line,) = steps_of(tmp_path / "run")
     assert line["endings/context_full"] == 0.5
     episodes = list(read_episodes(tmp_path / "run" / "episodes" / "step-000001.jsonl"))
     assert {len(e.calls) == 0 for e in episodes if e.problem.question == questions[1]} == {True}

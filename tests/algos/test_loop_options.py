@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 
 from rema_agents.episodes import read_episodes
 from rema_agents.types import Episode
+from tests.algos.steps import steps_of
 
 SMALL = "--problems-per-step 4 --num-generations 4 --eval-num-problems 4 --eval-steps 0 --save-steps 0 --seed 3".split()
 
@@ -20,7 +21,7 @@ SMALL = "--problems-per-step 4 --num-generations 4 --eval-num-problems 4 --eval-
 def run(folder: Path, *argv: str, algorithm: str = "grpo") -> list[dict[str, Any]]:
     """The metrics of a run."""
     importlib.import_module(f"algos.{algorithm}").main([*SMALL, "--output-dir", str(folder), *argv])
-    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return steps_of(folder)
 
 
 def played(folder: Path, step: int) -> list[Episode]:
@@ -53,6 +54,8 @@ def test_dynamic_sampling_keeps_whole_groups_that_teach_and_draws_on(tmp_path: P
     for line in lines:
         assert line["frac_reward_zero_std"] == 0.0
         assert 0 < line["sampling/kept"] <= 1
+        assert (line["sampling/dropped"] > 0) == (line["sampling/kept"] < 1)
+        assert 0 <= line["sampling/reward"] <= 1
     for step in (1, 2):
         episodes = played(tmp_path / "run", step)
         assert [e.group for e in episodes] == [n // 4 for n in range(len(episodes))]

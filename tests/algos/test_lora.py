@@ -19,6 +19,7 @@ from algos.config import LearnerConfig
 from algos.learner import AdaptersOff, Learner
 from algos.scoring import Precision
 from rema_agents.types import Episode
+from tests.algos.steps import steps_of
 from tests.algos.zero_worker import AGENTS, LOSS, stored_batch
 
 CPU = Precision(torch.device("cpu"), torch.float32)
@@ -158,8 +159,7 @@ def test_a_run_saves_merged_weights_and_adapters_that_load_in_peft(
 
     run = tmp_path / "run"
     main([*FLAGS, "--learning-rate", "1e-2", "--max-steps", "2", "--save-steps", "2", "--output-dir", str(run)])
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    assert max(line[f"{role}/sampling/logp_gap_max"] for line in lines for role in ("meta", "reasoner")) < 1e-4
+    assert max(line[f"{role}/sampling/logp_gap_max"] for line in steps_of(run) for role in ("meta", "reasoner")) < 1e-4
     batch = make_batch(episodes[:2], AGENTS)
     for role in ("meta", "reasoner"):
         folder = run / "final" / role

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from algos.batch import make_batch
-from algos.metrics import accuracy, episode_metrics, finished, logp_gap
+from algos.metrics import accuracy, before_choice, episode_metrics, finished, logp_gap
 from rema_agents.types import Call, Completion, Episode
 from rema_env.transcript import Ending, Finish, Message, Problem, Transcript, Turn
 
@@ -38,6 +38,16 @@ FOUR = [
     episode(0.0, 1, ending=Ending.MESSAGE_LIMIT, score=1.0, words=1),
     episode(0.0, 1, ending=Ending.ROUND_LIMIT),
 ]
+
+
+def test_what_dynamic_sampling_chose_from_is_counted_by_hand() -> None:
+    agree = [episode(1.0, 0, score=1.0), episode(1.0, 0, score=0.5)]
+    assert before_choice([FOUR[:2], FOUR[2:], agree], dropped=2) == {
+        "sampling/kept": 1 / 3,
+        "sampling/dropped": 2,
+        "sampling/reward": 0.5,
+        "sampling/accuracy": 3.5 / 6,
+    }
 
 
 def test_metrics_are_those_counted_by_hand() -> None:

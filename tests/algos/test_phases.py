@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from algos.phases import check_phases, in_passes, kept
 from rema_agents.episodes import read_episodes
 from rema_agents.types import Episode
 from rema_env.transcript import Problem, Transcript
+from tests.algos.steps import steps_of
 
 PHASES = "--process single_turn --team separate --train alternate:2 --first reasoner --phase-problems 12".split()
 PHASES += "--phase-samples 4 --success-rate 0.2:0.8 --problems-per-step 4 --num-generations 4".split()
@@ -51,7 +51,7 @@ def test_every_pass_goes_through_all_problems_once_in_an_order_of_its_own() -> N
 
 def run(folder: Path, *argv: str) -> list[dict[str, Any]]:
     main([*PHASES, *SHORT, "--output-dir", str(folder), *argv])
-    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return steps_of(folder)
 
 
 def played(folder: Path, step: int) -> list[Episode]:

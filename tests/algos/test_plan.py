@@ -59,7 +59,7 @@ def test_the_plan_of_a_7b_model_on_four_gpus_is_the_one_worked_by_hand(
     tokens = 16_384
     update = {
         "weights": 2 * P / 4,
-        "gradients": 2 * P / 4,
+        "gradients": 4 * P / 4,
         "master weights": 4 * P / 4,
         "optimizer states": 8 * P / 4,
         "activations": 2 * tokens * (3584 * 28 + 16 * 3584 + 5 * 18944) / 1e9,
@@ -89,7 +89,7 @@ def test_the_same_on_one_small_gpu_is_refused_and_the_largest_term_named(
     assert exit_.value.code == 2
     said = capsys.readouterr().err
     assert "there are 24 GB; the largest term is optimizer states, 60.9 GB; spread it" in said
-    assert "the next is master weights, 30.5 GB; spread it" in said
+    assert "the next is gradients, 30.5 GB; spread it" in said
 
 
 def test_lora_fits_a_7b_model_on_four_small_gpus(qwen: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -126,10 +126,10 @@ def test_of_two_policies_only_the_one_that_learns_has_its_states_on_the_gpu(
     qwen: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     argv = ["--model-name-or-path", str(qwen), "--team", "separate", "--zero-stage", "3", "--gpus", "4x48GB"]
-    argv += ["--vllm-gpu-memory-utilization", "0.75"]
+    argv += ["--vllm-gpu-memory-utilization", "0.75", "--micro-batch-tokens", "8192"]
     one = planned(capsys, *argv)
     both = planned(capsys, *argv, "--gpus", "4x96GB", "--no-offload-while-sampling")
-    for part, size in (("optimizer states", 8), ("master weights", 4), ("gradients", 2)):
+    for part, size in (("optimizer states", 8), ("master weights", 4), ("gradients", 4)):
         assert one["GPU, update"][part] == pytest.approx(size * 7.615616512 / 4, abs=0.006)
         assert both["GPU, update"][part] == pytest.approx(2 * one["GPU, update"][part], abs=0.02)
     assert one["host"]["optimizer states and master weights"] == pytest.approx(2 * 12 * 7.615616512, abs=0.01)
@@ -160,6 +160,16 @@ def test_the_plan_is_for_the_gpus_that_are_named(qwen: Path, capsys: pytest.Capt
     with pytest.raises(SystemExit):
         main(["--dry-run", "--model-name-or-path", str(qwen), "--zero-stage", "3", "--gpus", "3x80GB"])
     assert "--problems-per-step 128 does not divide by 3 ranks" in capsys.readouterr().err
+
+
+def test_gpus_without_a_dry_run_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from algos.grpo import main
+
+    with pytest.raises(SystemExit) as exit_:
+        main(["--gpus", "4x48GB", "--output-dir", str(tmp_path / "run")])
+    assert exit_.value.code == 2
+    assert "--gpus is for --dry-run" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
 
 
 def test_offload_moves_optimizer_states_to_the_host(

@@ -18,6 +18,7 @@ import torch
 from safetensors.torch import load_file
 
 from rema_agents.episodes import read_episodes
+from tests.algos.steps import steps_of
 
 FLAGS = ["--env", "math_v0", "--problems-per-step", "4", "--num-generations", "4", "--eval-num-problems", "8"]
 FLAGS += ["--eval-steps", "0", "--num-completions-to-print", "0"]
@@ -52,8 +53,7 @@ def by_hand(*argv: str, second: tuple[str, ...] = ()) -> list[subprocess.Popen[s
 
 
 def metrics(run: Path) -> list[dict[str, Any]]:
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [{n: v for n, v in line.items() if not n.startswith(("time/", "step_time"))} for line in lines]
+    return [{n: v for n, v in line.items() if not n.startswith(("time/", "step_time"))} for line in steps_of(run)]
 
 
 def until(ready: Path, ranks: list[subprocess.Popen[str]]) -> None:

@@ -12,6 +12,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from algos.checkpoint import keep_frozen
 from algos.run_folder import RunFolder, latest_checkpoint, unused
 
 
@@ -64,6 +65,19 @@ def test_latest_names_the_newest_whole_checkpoint(tmp_path: Path) -> None:
         folder.write_checkpoint(step, lambda path: None, keep=None)
     assert [path.name for path in folder.checkpoints()] == ["checkpoint-2", "checkpoint-9", "checkpoint-10"]
     assert folder.latest() == folder.path / "checkpoint-9"
+
+
+def test_a_frozen_model_that_was_changed_meanwhile_is_copied_and_what_was_kept_stays_as_it_was(tmp_path: Path) -> None:
+    source, run = tmp_path / "model", tmp_path / "run"
+    (source / "inner").mkdir(parents=True)
+    for name in ("weights", "inner/vocabulary"):
+        (source / name).write_text("first")
+    keep_frozen(source, run / "checkpoint-1" / "meta", run)
+    (source / "weights").write_text("later")
+    keep_frozen(source, run / "checkpoint-2" / "meta", run)
+    first, second = run / "checkpoint-1" / "meta", run / "checkpoint-2" / "meta"
+    assert [(folder / "weights").read_text() for folder in (first, second)] == ["first", "later"]
+    assert (second / "inner" / "vocabulary").samefile(first / "inner" / "vocabulary")
 
 
 KILLED = """

@@ -16,6 +16,7 @@ from algos.batch import Batch
 from algos.command_line import parse
 from algos.launch import launch
 from algos.seeds import generator_states, restore_generators, seed_generators
+from tests.algos.steps import steps_of
 
 FLAGS = ["--problems-per-step", "4", "--num-generations", "4", "--eval-num-problems", "4", "--save-steps", "1"]
 
@@ -62,8 +63,7 @@ def test_an_algorithm_that_draws_from_the_global_generators_goes_on_from_a_check
             return adv_BT + sum(drawn()), carry
 
         launch(config, replace(own, advantages=noisy), command="grpo")
-        lines = (tmp_path / folder / "metrics.jsonl").read_text().splitlines()
-        return [json.loads(line)["grad_norm"] for line in lines]
+        return [line["grad_norm"] for line in steps_of(tmp_path / folder)]
 
     whole = train("whole", "--max-steps", "2")
     train("parts", "--max-steps", "1")

@@ -16,8 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import load_file
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from rema_agents.episodes import read_episodes
+from tests.algos.steps import steps_of
 
 SMALL = ["--problems-per-step", "4", "--num-generations", "4", "--eval-num-problems", "16", "--eval-steps", "0"]
 TIMES = ("time/", "step_time")
@@ -36,9 +38,8 @@ def command(*argv: str) -> list[str]:
 
 
 def metrics(folder: Path) -> list[dict[str, float]]:
-    """metrics.jsonl without the seconds."""
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [{name: value for name, value in line.items() if not name.startswith(TIMES)} for line in lines]
+    """The metrics of the steps without the seconds."""
+    return [{name: value for name, value in line.items() if not name.startswith(TIMES)} for line in steps_of(folder)]
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -84,8 +85,20 @@ def test_the_summary_says_what_it_cost_and_what_came_of_it(straight: Path) -> No
     assert summary["best_step"] in (0, 4)
 
 
-def test_every_step_logs_rewards_lengths_endings_gradient_and_seconds(straight: Path) -> None:
+def test_the_evaluations_before_the_first_step_and_after_the_last_are_logged_with_their_steps(straight: Path) -> None:
     lines = [json.loads(line) for line in (straight / "metrics.jsonl").read_text().splitlines()]
+    summary = json.loads((straight / "summary.json").read_text())
+    accuracy, greedy = "eval/heldout/accuracy", "eval/heldout/accuracy_greedy"
+    assert lines[0] == {"step": 0, accuracy: summary["accuracy_before"], greedy: summary["accuracy_greedy_before"]}
+    told = {line["step"]: (line[accuracy], line[greedy]) for line in lines[1:] if accuracy in line}
+    assert told == {4: (summary["accuracy_after"], summary["accuracy_greedy_after"])}
+    events = EventAccumulator(str(straight / "tensorboard")).Reload()
+    drawn = {event.step: event.value for event in events.Scalars(accuracy)}
+    assert drawn == pytest.approx({0: summary["accuracy_before"], 4: summary["accuracy_after"]})
+
+
+def test_every_step_logs_rewards_lengths_endings_gradient_and_seconds(straight: Path) -> None:
+    lines = steps_of(straight)
     assert [line["step"] for line in lines] == [1, 2, 3, 4]
     for line in lines:
         assert line["grad_norm"] > 0
@@ -121,6 +134,9 @@ def test_a_resumed_run_is_the_run_that_never_stopped(straight: Path, tmp_path: P
     grpo(folder, "--max-steps", "2", "--save-steps", "2")
     grpo(folder, "--max-steps", "4", "--save-steps", "2", "--resume-from-checkpoint", "latest")
     assert metrics(folder) == metrics(straight)
+    events = EventAccumulator(str(folder / "tensorboard")).Reload()
+    assert [event.step for event in events.Scalars("reward")] == [1, 2, 3, 4]
+    assert [event.step for event in events.Scalars("eval/heldout/accuracy")] == [0, 4]
     resumed, first = weights(folder / "final"), weights(straight / "final")
     assert all(torch.equal(resumed[name], weight) for name, weight in first.items())
 
@@ -145,12 +161,15 @@ def test_only_the_newest_checkpoints_are_kept_when_asked(tmp_path: Path) -> None
 
 
 def test_separate_weights_and_one_role_trained_change_that_role_alone(tmp_path: Path, embedded: Path) -> None:
-    grpo(tmp_path / "run", "--team", "separate", "--train", "reasoner", "--max-steps", "1", "--save-steps", "0")
+    grpo(tmp_path / "run", "--team", "separate", "--train", "reasoner", "--max-steps", "1", "--save-steps", "1")
     final, start = tmp_path / "run" / "final", load_file(embedded / "model.safetensors")
     reasoner = load_file(final / "reasoner" / "model.safetensors")
     assert any(not torch.equal(reasoner[name], weight) for name, weight in start.items())
     meta = load_file(final / "meta" / "model.safetensors")
     assert all(torch.equal(meta[name], weight) for name, weight in start.items())
+    one, *others = (tmp_path / "run" / n / "meta" / "model.safetensors" for n in ("best", "checkpoint-1", "final"))
+    assert all(other.samefile(one) for other in others), "what does not change is on the disk once"
+    assert not one.samefile(embedded / "model.safetensors")
 
 
 def test_the_first_line_names_the_preset_and_the_second_the_batch(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from rema_agents.remote import RemoteSampler
 from rema_agents.types import Completion, SamplingParams
 from rema_agents.vllm import VLLMSampler
 from rema_agents.weight_files import read
+from tests.algos.steps import steps_of
 from tests.algos.test_vllm_training import TRAIN
 from tests.algos.zero_worker import AGENTS, LOSS
 from tests.rema_agents.contract import forward_logps
@@ -144,7 +145,7 @@ def test_two_roles_train_as_adapters_on_one_engine_which_also_loads_what_was_sav
                "--model-name-or-path", str(base), "--output-dir", str(run)])  # fmt: skip
     (engine,) = set(engines)
     for role in ("meta", "reasoner"):
-        steps = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        steps = steps_of(run)
         assert max(step[f"{role}/sampling/logp_gap_max"] for step in steps) < 1e-4
         assert max(step[f"{role}/grad_norm"] for step in steps) > 0
         says_what_the_merged_model_says(engine, role, run / "final" / role, base)

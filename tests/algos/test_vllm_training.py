@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from pathlib import Path
@@ -16,6 +15,7 @@ from rema_agents.episodes import read_episodes
 from rema_agents.types import Completion, Episode
 from rema_agents.vllm import VLLMSampler
 from rema_env.transcript import Ending
+from tests.algos.steps import steps_of
 from tests.served import Engine, Served, needs_vllm, small_folder, small_model
 
 pytestmark = [
@@ -35,13 +35,9 @@ TRAIN = [
 ]  # fmt: skip
 
 
-def metrics_of(run: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-
-
 def weights_arrived_and_count(run: Path) -> None:
     """After every update the sampler holds the learner's weights, and tokens are weighed by what is left between."""
-    steps = metrics_of(run)
+    steps = steps_of(run)
     assert max(step["sampling/logp_gap_max"] for step in steps) < 1e-4
     assert max(step["grad_norm"] for step in steps) > 0
     assert all(step["sampling/importance_mean"] == pytest.approx(1, abs=1e-4) for step in steps)
@@ -134,5 +130,5 @@ def test_a_frozen_role_plays_on_a_server_while_the_other_learns_here(served: Ser
         for call in episode.calls
     }
     assert versions == {("meta_0", 1), ("reasoner_0", 0)}
-    assert "sampling/importance_mean" not in metrics_of(run)[0], "the learner's own sampler needs no correction"
+    assert "sampling/importance_mean" not in steps_of(run)[0], "the learner's own sampler needs no correction"
     assert verify(run) == []
