@@ -129,6 +129,9 @@ class Learner:
         self.engine, *_ = self._deepspeed.initialize(
             model=self.scorer, optimizer=optimizer, lr_scheduler=schedule, config=told
         )
+        if precision.bf16 and self._stage < 2:  # ZeRO 2 and 3 are told to in DeepSpeed's own words
+            for parameter in trained:
+                parameter.grad_dtype = torch.float32
         if base is None:
             self.scorer.probe()
         else:
@@ -214,12 +217,13 @@ class Learner:
             asked = {"entropy": self._needs_entropy, "values": self._needs_value}
             out = score(self.engine, micro, device, temperature=self.temperature, **asked)
             value, scalars = loss(out, micro.to(device)) if len(micro) else (nothing(out), {})
+            if not torch.isfinite(value):  # then no gradient is, whatever it would be: so all ranks leave the step out
+                self._suspects += suspects(out, micro)
+                value = nothing(out) * float("nan")
             self.engine.backward(value * self.engine.dp_world_size, scale_wrt_gas=False)
             if len(micro):
                 for name, scalar in {"loss": value.detach(), **scalars}.items():
                     sums[name] += float(scalar)
-            if not torch.isfinite(value):
-                self._suspects += suspects(out, micro)
         return _added_up(ranks.gather(dict(sums)))
 
     def step(self) -> dict[str, float]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from algos.learner import Learner
 from algos.memory import OutOfMemory, mending
 from algos.run_folder import DiskFull, RunFolder
 from rema_agents.episodes import read_episodes
+from tests.algos.steps import steps_of
 
 FLAGS = ["--env", "math_v0", "--problems-per-step", "4", "--num-generations", "4", "--eval-num-problems", "4"]
 FLAGS += ["--eval-steps", "0", "--num-completions-to-print", "0", "--num-minibatches", "1"]
@@ -29,17 +29,16 @@ def run(folder: Path, *argv: str) -> None:
     main([*FLAGS, "--output-dir", str(folder), *argv])
 
 
-def metrics(folder: Path) -> list[dict[str, float]]:
-    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-
-
 @pytest.fixture
-def poisoned(monkeypatch: pytest.MonkeyPatch) -> Callable[[Sequence[int]], None]:
-    """Make the log-probability of one sampled token NaN in the forward passes of some updates (from 1)."""
+def poisoned(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Make the log-probability of one sampled token NaN in the forward passes of some updates (from 1).
+
+    With `loss_alone` the loss is infinite instead, and its gradient what it is.
+    """
 
     score = scoring.score
 
-    def arrange(updates: Sequence[int]) -> None:
+    def arrange(updates: Sequence[int], *, loss_alone: bool = False) -> None:
         backward = Learner.backward
         seen: list[None] = []
 
@@ -53,6 +52,12 @@ def poisoned(monkeypatch: pytest.MonkeyPatch) -> Callable[[Sequence[int]], None]
                 logp_BT[0, torch.nonzero(batch.trained_BT[0])[0]] *= float("nan")
                 return replace(out, logp_BT=logp_BT)
 
+            def infinite(*args: Any) -> Any:
+                value, scalars = loss(*args)
+                return value + torch.inf, scalars
+
+            if number in updates and loss_alone:
+                return backward(self, minibatch, infinite)
             if number in updates:
                 monkeypatch.setattr(learner_module, "score", bad)
             try:
@@ -67,12 +72,12 @@ def poisoned(monkeypatch: pytest.MonkeyPatch) -> Callable[[Sequence[int]], None]
 
 @pytest.mark.parametrize("zero", [[], ["--zero-stage", "1"], ["--zero-stage", "2"], ["--zero-stage", "3"]])
 def test_an_update_that_is_not_finite_is_left_out_counted_and_written_down(
-    zero: list[str], poisoned: Callable[[Sequence[int]], None], tmp_path: Path
+    zero: list[str], poisoned: Callable[..., None], tmp_path: Path
 ) -> None:
     poisoned([2])
     folder = tmp_path / "run"
     run(folder, "--max-steps", "3", "--save-steps", "1", *zero)
-    lines = metrics(folder)
+    lines = steps_of(folder)
     assert [line["update/skipped"] for line in lines] == [0, 1, 0]
     assert [line["update/count"] for line in lines] == [1, 0, 1]
     weights = [(folder / f"checkpoint-{n}" / "policy" / "model.safetensors").read_bytes() for n in (1, 2, 3)]
@@ -85,15 +90,16 @@ def test_an_update_that_is_not_finite_is_left_out_counted_and_written_down(
 
 
 def test_three_in_a_row_end_the_run_with_one_message(
-    poisoned: Callable[[Sequence[int]], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    poisoned: Callable[..., None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    poisoned([2, 3, 4])
+    poisoned([2, 3, 4], loss_alone=True)
     folder = tmp_path / "run"
     with pytest.raises(SystemExit) as exit_:
         run(folder, "--max-steps", "6", "--save-steps", "1")
     assert exit_.value.code == 1
     said = capsys.readouterr().err
     assert "3 updates in a row were not finite: step 4" in said
+    assert len(list((folder / "skipped").iterdir())) == 3
     assert f"{folder / 'checkpoint-3'} is whole: go on from it with --resume-from-checkpoint latest" in said
 
 
@@ -118,7 +124,7 @@ def test_a_full_disk_keeps_the_last_good_checkpoint_and_says_so(
     assert not list(folder.glob("*.tmp"))
     monkeypatch.undo()
     run(folder, "--max-steps", "2", "--save-steps", "1", "--resume-from-checkpoint", "latest")
-    assert [line["step"] for line in metrics(folder)] == [1, 2]
+    assert [line["step"] for line in steps_of(folder)] == [1, 2]
 
 
 def test_a_crash_names_step_problems_and_checkpoint_and_the_run_goes_on_from_there(
@@ -142,7 +148,7 @@ def test_a_crash_names_step_problems_and_checkpoint_and_the_run_goes_on_from_the
     assert learning == f"in update 1 of step 5, learning from 16 episodes on {', '.join(map(repr, played))}"
     assert f"{folder / 'checkpoint-4'} is whole" in checkpoint
     run(folder, *argv, "--max-steps", "6", "--resume-from-checkpoint", "latest")
-    assert [line["step"] for line in metrics(folder)] == [1, 2, 3, 4, 5, 6]
+    assert [line["step"] for line in steps_of(folder)] == [1, 2, 3, 4, 5, 6]
     assert len(seen) == 7  # steps 5 and 6 alone were made again
 
 

@@ -50,6 +50,8 @@ def configurations(folder: Path, stages: Sequence[int]) -> dict[str, dict[str, A
     for stage in stages:
         of_stage = {"zero_stage": stage} if stage < 3 else {"deepspeed": str(parted)}
         made[f"{stage}-bf16-gradient"] = {**GRADIENT, **of_stage, "bf16": True, "micro_batch_tokens": 450}
+    for name in ("0-in-four-gradient", *(f"{stage}-bf16-gradient" for stage in stages)):
+        made[name]["spoilt"] = True  # by an infinite loss first, which has to leave no trace
     return made
 
 

@@ -13,15 +13,17 @@ import sys
 from functools import partial
 from pathlib import Path
 
+import pytest
 import torch
 
 from algos import ranks
+from algos.algorithm import Metrics, Out
 from algos.batch import Batch, make_batch
 from algos.config import LearnerConfig
 from algos.functional import group_advantages, token_shares
 from algos.grpo import GRPOConfig
 from algos.grpo import loss as grpo_loss
-from algos.learner import Learner
+from algos.learner import Learner, NotFinite
 from algos.scoring import Precision
 from rema_agents.episodes import read_episodes
 
@@ -44,9 +46,23 @@ def weights(learner: Learner) -> torch.Tensor:
     return torch.cat([weight.double().flatten().clone() for _, weight in learner.named_weights()])
 
 
+def infinite(out: Out, batch: Batch) -> tuple[torch.Tensor, Metrics]:
+    """A loss that is infinite on the rank with trajectory 3, and whose gradient is finite on all."""
+    value, scalars = LOSS(out, batch)
+    return (value + torch.inf if 3 in batch.trajectory_B else value), scalars
+
+
+def leaves_out(learner: Learner, batch: Batch) -> None:
+    """Every rank leaves the same update out, and none of them is left waiting."""
+    with pytest.raises(NotFinite) as told:
+        learner.update(batch, infinite)
+    assert 3 in told.value.trajectories
+    assert len(set(ranks.gather(told.value.trajectories))) == 1
+
+
 def run(episodes: Path, model: str, settings: dict[str, object]) -> dict[str, object]:
     settings = dict(settings)
-    updates = int(str(settings.pop("updates", 5)))
+    updates, spoilt = int(str(settings.pop("updates", 5))), settings.pop("spoilt", False)
     dtype = torch.bfloat16 if settings.pop("bf16", False) else torch.float32
     config = LearnerConfig(gradient_checkpointing=False, **settings)  # type: ignore[arg-type]
     learner = Learner(model, config, Precision(torch.device("cpu"), dtype), temperature=TEMPERATURE)
@@ -54,6 +70,9 @@ def run(episodes: Path, model: str, settings: dict[str, object]) -> dict[str, ob
     batch = stored_batch(episodes)
     batch = batch.with_tensors(old_logp_BT=learner.logp(batch))
     start = weights(learner)
+    if spoilt:
+        leaves_out(learner, batch)
+        assert torch.equal(weights(learner), start)
     metrics = [learner.update(batch, LOSS) for _ in range(updates)]
     return {"logp": batch.old_logp_BT, "change": weights(learner) - start, "metrics": metrics}
 
