@@ -16,6 +16,7 @@ INSTEAD = {
     "scheduler": "use --lr-scheduler-type",
     "managed_gradient_accumulation": "leave it to the learner, which knows when a minibatch is over",
     "tensor_parallel": "part the model with --zero-stage 3",
+    "data_types": "leave it to the learner, which accumulates gradients in float32",
 }
 """What a file may not say, and what to do instead."""
 BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
@@ -46,6 +47,8 @@ def deepspeed_config(config: LearnerConfig, *, bf16: bool, ranks: int) -> dict[s
         "zero_force_ds_cpu_optimizer": False,
         "steps_per_print": 10**9,
     }
+    if bf16 and zero["stage"] >= 2:  # below, DeepSpeed knows no such sum (0), or none whose states can rest (1)
+        made["data_types"] = {"grad_accum_dtype": "fp32"}
     return made | told | {"zero_optimization": zero}
 
 

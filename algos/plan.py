@@ -4,7 +4,7 @@ Bytes on one GPU, with P parameters a policy, R ranks, T tokens a micro-batch, b
 
     weights          b P / (R under ZeRO-3)                       each policy that learns; a frozen one b P
     master weights   4 P / (R under ZeRO-1..3)                    with bfloat16; in host memory with optimizer offload
-    gradients        b P / (R under ZeRO-2..3)
+    gradients        4 P / (R under ZeRO-2..3)                    summed over micro-batches in float32
     optimizer        8 P / (R under ZeRO-1..3) for AdamW, 0 for SGD
     activations      checkpointed: b T H L + one layer's b T (16 H + 5 I); else b T L (16 H + 5 I)
     logits           3 chunks of 64 MiB
@@ -175,7 +175,7 @@ def make_plan(config: TrainConfig, shape: Shape, policies: int, learning: int, g
     update = {
         "weights": weights,
         "adapters": adapters,
-        "gradients": b * trained * at_once / by_2,
+        "gradients": 4.0 * trained * at_once / by_2,
         **on_gpu,
         "activations": activations(config, shape, b),
         "logits": 3 * 4.0 * CHUNK_ELEMENTS,

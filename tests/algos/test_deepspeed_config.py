@@ -68,6 +68,7 @@ def test_the_file_decides_the_stage_where_the_flag_does_not(tmp_path: Path) -> N
         ({"zero_optimization": {"offload_optimizer": {"device": "nvme"}}}, "offload_optimizer on nvme needs nvme_path"),
         ({"managed_gradient_accumulation": True}, "take it out and leave it to the learner"),
         ({"compute_grad_norm": False}, "turns compute_grad_norm off; take it out"),
+        ({"data_types": {"grad_accum_dtype": "bf16"}}, "take it out and leave it to the learner"),
         ({"tensor_parallel": {"autotp_size": 2}}, "take it out and part the model with --zero-stage 3"),
     ],
 )
