@@ -30,22 +30,22 @@ def expanded(answer: Answer) -> Answer:
         right, sign = answer.parts[1], answer.signs[0]
         if (sign == "in" and is_set(right)) or (sign == "=" and is_set_notation(right)):
             return expanded(right)
-    if isinstance(answer, Listing | Bracket) and (isinstance(answer, Listing) or is_set(answer)):
-        items = tuple(part for item in answer.items for part in _spread(item))
-        if is_set(answer) and len(items) == 1:
-            return items[0]
-        return (
-            Listing(items, answer.joined)
-            if isinstance(answer, Listing)
-            else Bracket(answer.opener, items, answer.closer)
-        )
+    if isinstance(answer, Listing):
+        return Listing(_spread(answer.items), answer.joined)
+    if isinstance(answer, Bracket) and is_set(answer):
+        items = _spread(answer.items)
+        return items[0] if len(items) == 1 else Bracket(answer.opener, items, answer.closer)
     several = alternatives(answer)
     return Listing(several) if len(several) > 1 else answer
 
 
-def _spread(item: Answer) -> tuple[Answer, ...]:
-    whole = expanded(item)
-    return whole.items if isinstance(whole, Listing) else (item,)
+def _spread(items: Sequence[Answer]) -> tuple[Answer, ...]:
+    """Each item, or those it stands for."""
+    spread: list[Answer] = []
+    for item in items:
+        whole = expanded(item)
+        spread.extend(whole.items if isinstance(whole, Listing) else (item,))
+    return tuple(spread)
 
 
 def is_set(answer: Answer) -> bool:

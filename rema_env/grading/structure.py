@@ -70,8 +70,8 @@ _PLAIN_THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
 _SPACED_THOUSANDS = re.compile(r"(?<![\d.,/] )(?<![\d.,/])\d{1,3}(?: \d{3})+(?!\d|\s*/|,\d)")
 _REALS = re.compile(r"\\mathbb\s*\{?\s*R\s*\}?|(?:\\text\s*\{)?\s*(?:all )?real(?: number)?s?\s*\}?", re.IGNORECASE)
 _CURVE = re.compile(
-    r"(?:\\text\s*\{\s*(?:the )?(?:line|circle|ellipse|hyperbola|parabola|curve|plane)\s*\}\s*)?"
-    r"((?:\\(?:ell|odot|alpha|beta|gamma|pi|Gamma|Omega)(?![a-z])\s*)?[A-Za-z]{0,2}(?:_\w|_\{\w+\}|'+)?)\s*:([^:]+)"
+    r"(?i:(?:\\text\s*\{\s*)?(?:line|circle|ellipse|hyperbola|parabola|curve|plane)\s*\}\s*)?"  # less its article
+    r"(?=[\\a-zA-Z])((?:\\(?:ell|odot|alpha|beta|gamma|pi|Gamma|Omega)(?![a-z])\s*)?[A-Za-z]{0,2}(?:_\w|_\{\w+\}|'+)?)\s*:([^:]+)"
 )
 _COORDINATES = frozenset("x y rho".split())
 _DEPTH = 20
@@ -158,13 +158,13 @@ def _relation(parts: list[str], signs: list[str], depth: int) -> Answer:
 def _named(text: str, depth: int) -> Named | None:
     """The curve that a name, a colon and an equation in coordinates are; None where the colon is that of a ratio."""
     match = _CURVE.fullmatch(text)
-    equation = _again(match[2], depth) if match else None
-    if not match or not isinstance(equation, Relation) or set(equation.signs) != {"="}:
+    if not match:
         return None
-    letters = frozenset().union(
-        *(names(part.expr) for part in equation.parts if isinstance(part, Quantity) and part.expr)
-    )
-    name = match[1].replace(" ", "")
+    name, equation = match[1].replace(" ", ""), _again(match[2], depth)
+    if not isinstance(equation, Relation) or set(equation.signs) != {"="}:
+        return None
+    sides = [part.expr for part in equation.parts if isinstance(part, Quantity) and part.expr is not None]
+    letters = frozenset().union(*map(names, sides))
     return Named(name, equation) if letters & _COORDINATES and name not in letters else None
 
 
