@@ -159,6 +159,8 @@ class Learner:
             parted = HfDeepSpeedConfig(dict(told))  # in force for as long as it is referred to
             model = load_model(folder, self.precision, gradient_checkpointing=recompute)
             del parted
+            if self.precision.bf16:
+                make_buffers_anew(model)
         else:
             model = load_model(folder, self.precision, gradient_checkpointing=recompute)
         return model.train(recompute)  # recomputation is armed by training mode; dropout is off
@@ -363,6 +365,23 @@ class Learner:
         """What DeepSpeed offloads for good it moves no more, nor, under ZeRO-3, states that are not AdamW's."""
         moves = not self._offloads and (self._stage < 3 or self.config.optimizer == "adamw")
         return self._may_rest and self._stage >= 1 and moves
+
+
+def make_buffers_anew(model: Any) -> None:
+    """Give a model that was parted while it was read the buffers that no file holds, as they are elsewhere.
+
+    There every tensor is made in the weights' 16 bits, and rotary frequencies in 16 bits are wrong by a radian after
+    some thousand positions.
+    """
+    from accelerate import init_empty_weights
+    from transformers import AutoModelForCausalLM
+
+    with init_empty_weights(include_buffers=False):
+        fresh = AutoModelForCausalLM.from_config(model.config)
+    for name, module in fresh.named_modules():
+        for buffer in module._non_persistent_buffers_set:
+            old = model.get_submodule(name).get_buffer(buffer)
+            setattr(model.get_submodule(name), buffer, module.get_buffer(buffer).to(old.device))
 
 
 @dataclass(frozen=True)
