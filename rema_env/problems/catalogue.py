@@ -12,6 +12,8 @@ from typing import Any, Literal
 
 from rema_env.grading.boxed import find_answer
 
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+
 
 def as_it_is(cell: Any) -> Any:
     """The cell."""
@@ -20,7 +22,7 @@ def as_it_is(cell: Any) -> Any:
 
 def after_hashes(cell: Any) -> Any:
     """What stands behind the last `####`, thousands commas removed, as GSM8K writes answers."""
-    return cell.rpartition("####")[2].strip().replace(",", "") if isinstance(cell, str) else cell
+    return _THOUSANDS.sub("", cell.rpartition("####")[2].strip()) if isinstance(cell, str) else cell
 
 
 def last_box(cell: Any) -> Any:

@@ -5,13 +5,16 @@ Everything that is wrong with a data set is said when it is loaded, with file, r
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from rema_env.problems.catalogue import after_hashes
 from rema_env.problems.listed import Listed
 from rema_env.problems.sources import tables_of
 from rema_env.problems.tables import Table
@@ -22,6 +25,10 @@ ANSWER_COLUMNS = (
     "answer", "final_answer", "solution_answer", "ground_truth", "groundtruth", "gold", "gold_answer", "target",
 )  # fmt: skip
 OPTIONAL_COLUMNS = ("id", "level", "subject", "source")
+WORKED = re.compile(r"####[^\n#]*[^\s#]\s*\Z")
+"""The end of a worked solution in GSM8K's format: `#### 72` closes it."""
+
+log = logging.getLogger(__name__)
 
 GoldFault = Callable[[str], "str | None"]
 
@@ -71,6 +78,9 @@ def problems_of(
 ) -> Iterator[Problem]:
     """The table's rows as problems. Only the columns that are needed are read. Errors as `load_problems`.
 
+    Where the first answer is a worked solution in GSM8K's format, all have to be: what stands behind `####` is the
+    golden answer.
+
     Args:
         table: where the rows come from.
         question_column, answer_column, gold_fault: as of `load_problems`.
@@ -82,13 +92,17 @@ def problems_of(
     if question == answer:
         raise ValueError(f"{table.name}: question and answer are both read from column {question!r}")
     optional = [name for name in OPTIONAL_COLUMNS if name in table.columns and name not in (question, answer)]
-    number = None
+    number = worked = None
     for number, row in enumerate(table.rows([question, answer, *optional]), start=first_row):
+        place = (table.name, number, answer)
+        gold = text_of(row.get(answer), *place)
+        if worked is None and (worked := _is_worked(gold)):
+            _say_worked(table.name)
         given = {name: value for name in optional if (value := plain(row.get(name))) is not None}
         yield Problem(
             id=str(given.get("id", f"{table.stem}/{number}")),
             question=text_of(row.get(question), table.name, number, question),
-            answer=gold_of(row.get(answer), table.name, number, answer, gold_fault or never_equalled),
+            answer=gold_of(_final(gold, bool(worked), *place), *place, gold_fault or never_equalled),
             level=level_of(given.get("level")),
             source=str(given.get("source", table.stem)),
             extra={"subject": given["subject"]} if "subject" in given else {},
@@ -151,6 +165,31 @@ def text_of(value: Any, file: str, row: int, column: str) -> str:
         where = f"{file}, row {row}, column {column!r}"
         raise ValueError(f"{where}: the text is not valid Unicode ({error.reason})") from None
     return text
+
+
+def _is_worked(answer: str) -> bool:
+    return WORKED.search(answer) is not None
+
+
+@cache
+def _say_worked(file: str) -> None:
+    """Said once of a file, in however many parts it is read."""
+    log.warning("%s: its answers are worked solutions; what stands behind #### is taken as the golden answer", file)
+
+
+def _final(answer: str, worked: bool, file: str, row: int, column: str) -> str:
+    """The golden answer in a cell of a table whose first answer is a worked solution, or is none.
+
+    Raises:
+        ValueError: where this cell is otherwise than the first.
+    """
+    if _is_worked(answer) != worked:
+        told = "ends with no #### ANSWER" if worked else f"ends with {WORKED.findall(answer)[0].strip()!r:.60}"
+        raise ValueError(
+            f"{file}, row {row}, column {column!r}: {answer!r:.60} {told}, unlike the answers before it;"
+            " write all of them in one way"
+        )
+    return after_hashes(answer) if worked else answer
 
 
 def gold_of(value: Any, file: str, row: int, column: str, gold_fault: GoldFault) -> str:

@@ -136,6 +136,28 @@ def test_a_prompt_column_without_prompts_is_named_with_its_first_row(tmp_path: P
         load_problems(tmp_path / "x.parquet")
 
 
+def test_what_closes_a_worked_solution_is_the_golden_answer(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    answers = ("48/2 = <<48/2=24>>24 clips.\n#### 72", "so #### 1,005\n", "#### 3, 4")
+    path = write(tmp_path / "worked.jsonl", [{"question": "q", "answer": answer} for answer in answers])
+    assert [p.answer for p in [*load_problems(path), *load_problems(path)]] == ["72", "1005", "3, 4"] * 2
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{path}: its answers are worked solutions; what stands behind #### is taken as the golden answer"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("answers", "message"),
+    [
+        (["6*12 = 72\n#### 72", "24"], "row 1, column 'answer': '24' ends with no #### ANSWER, unlike the answers"),
+        (["24", "6*12 = 72\n#### 72"], "row 1, column 'answer': .* ends with '#### 72', unlike the answers before"),
+    ],
+)
+def test_worked_solutions_among_bare_answers_are_refused(tmp_path: Path, answers: list[str], message: str) -> None:
+    path = write(tmp_path / "mixed.jsonl", [{"question": "q", "answer": answer} for answer in answers])
+    with pytest.raises(ValueError, match=message):
+        load_problems(path)
+
+
 def test_an_answer_that_a_gap_turned_into_a_float_is_the_integer_and_the_gap_is_refused(tmp_path: Path) -> None:
     table = pa.table({"question": ["a", "b"], "answer": pa.array([73.0, None])})
     pq.write_table(table.slice(0, 1), tmp_path / "whole.parquet")
