@@ -7,6 +7,7 @@ so a dialogue that is continued from a transcript is the dialogue that was playe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Real
 from typing import Any, ClassVar, TypedDict
 
 from gymnasium.spaces import Dict, Discrete, Space
@@ -162,8 +163,9 @@ class DialogueEnv(AECEnv[str, dict[str, Any], str]):
         """Say something: a `str`, or a `Message` that knows how it ended. None once the agent's dialogue is over.
 
         Raises:
-            TypeError: for anything else from a live agent.
-            ValueError: for anything but None from one whose dialogue is over, and before `reset`.
+            TypeError: for anything else from a live agent, or a grader that gives no Grade.
+            ValueError: for anything but None from one whose dialogue is over, before `reset`, or for a score that is
+                not in [0, 1].
         """
         if not self.agents:
             raise ValueError("nobody is there to speak: the dialogue is over or has not begun; reset() begins one")
@@ -264,6 +266,8 @@ class DialogueEnv(AECEnv[str, dict[str, Any], str]):
         grade = self.grade(transcript.problem, str(final))
         if not isinstance(grade, Grade):
             raise TypeError(f"the grader of {self.metadata['name']} gave {grade!r:.60}, expected a Grade")
+        if not isinstance(grade.score, Real) or not 0 <= grade.score <= 1:
+            raise ValueError(f"the grader of {self.metadata['name']} gave {grade!r:.60}; a score is in [0, 1]")
         return grade
 
     def _pay(self, graded: Graded) -> None:

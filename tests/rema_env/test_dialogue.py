@@ -515,6 +515,14 @@ def test_a_last_turn_whose_grader_fails_can_be_taken_again() -> None:
     assert env.rewards == {"meta_0": 1.0, "reasoner_0": 1.0}
 
 
+@pytest.mark.parametrize("score", [5.0, -0.1, float("nan"), "1"])
+def test_a_score_that_is_none_is_never_paid(score: Any) -> None:
+    env = play(["Go. [FINISH]"], grader=lambda problem, text: Grade(score, Outcome.RIGHT, text))
+    with pytest.raises(ValueError, match=rf"the grader of math_v0 gave Grade\(score={score!r}.*a score is in \[0, 1\]"):
+        env.step(RIGHT)
+    assert env.transcript.ending is None
+
+
 def test_a_transcript_and_a_problem_together_are_refused() -> None:
     env = rema_env.math_v0()
     env.reset(options={"problem": SUM})
