@@ -1,4 +1,4 @@
-"""A model in 16 bits: what adds up over micro-batches does so in float32, and every stage of ZeRO has the same model."""
+"""A model in 16 bits: what adds up over micro-batches does so in float32; every stage of ZeRO has the same model."""
 
 from __future__ import annotations
 

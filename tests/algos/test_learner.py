@@ -286,7 +286,7 @@ def test_states_that_wait_in_host_memory_come_back_as_they_were(
     for may_rest in (True, False):
         monkeypatch.setattr(Learner, "_may_rest", may_rest)
         learner = make_learner(embedded, replace(PLAIN, deepspeed=str(file)))
-        assert learner._rests == (may_rest and moves)
+        assert learner.states.resting == (may_rest and moves)
         minibatch = prepared(learner, episodes[:4])
         for _ in range(2):
             learner.update(minibatch, LOSS)

@@ -1,4 +1,4 @@
-"""The policy that learns: a transformers model inside a DeepSpeed engine. The only file that knows DeepSpeed.
+"""The policy that learns: a transformers model inside a DeepSpeed engine. The only package that knows DeepSpeed.
 
 The loss already holds every factor (`batch.share_BT`), so gradients are summed: over micro-batches by accumulation and
 over ranks by undoing DeepSpeed's average. Every rank holds the whole batch and computes its own micro-batches of it.
@@ -6,10 +6,6 @@ over ranks by undoing DeepSpeed's average. Every rank holds the whole batch and 
 
 from __future__ import annotations
 
-import logging
-import math
-import os
-import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -25,50 +21,17 @@ from algos.algorithm import Metrics, Out
 from algos.batch import Batch, deal
 from algos.config import LearnerConfig
 from algos.deepspeed_config import deepspeed_config, offloads, zero_stage
+from algos.learner.learning_rate import learning_rate_factor
+from algos.learner.load import load
+from algos.learner.not_finite import NotFinite, nothing, suspects
+from algos.learner.start import check_deepspeed, start_deepspeed
+from algos.learner.states import States
 from algos.lora import Adapter
-from algos.scoring import Precision, Scorer, load_model, score, score_all, value_all
+from algos.scoring import Precision, Scorer, score, score_all, value_all
+
+__all__ = ["AdaptersOff", "Learner", "Loss", "NotFinite", "check_deepspeed", "learning_rate_factor", "start_deepspeed"]
 
 Loss = Callable[[Out, Batch], tuple[Tensor, Metrics]]
-
-
-class NotFinite(ArithmeticError):
-    """A loss or gradient that is no finite number: the update was left out, weights and optimizer are as before.
-
-    Attributes:
-        trajectories: those among which the cause is, as far as the forward pass tells; by default the minibatch's.
-    """
-
-    def __init__(self, trajectories: Sequence[int]) -> None:
-        super().__init__(f"a loss or gradient is not finite, among trajectories {', '.join(map(str, trajectories))}")
-        self.trajectories = tuple(trajectories)
-
-
-def start_deepspeed() -> Any:
-    """DeepSpeed on top of the process group."""
-    if not torch.cuda.is_available():
-        os.environ.setdefault("DS_ACCELERATOR", "cpu")
-    import deepspeed
-
-    warnings.filterwarnings("ignore", r".*is deprecated\. Please", FutureWarning)  # what DeepSpeed uses of PyTorch
-    warnings.filterwarnings("ignore", r".*is deprecated\. Please", DeprecationWarning)
-    logging.getLogger("DeepSpeed").setLevel(logging.ERROR)  # it warns of PyTorch's own optimizers
-    ranks.start()
-    # Its CPU collectives are compiled at first use, for minutes; gloo's need no compiler.
-    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
-    backend = "nccl" if torch.cuda.is_available() else "gloo"
-    deepspeed.init_distributed(dist_backend=backend, verbose=False, auto_mpi_discovery=False)
-    return deepspeed
-
-
-def check_deepspeed(config: LearnerConfig, *, bf16: bool) -> None:
-    """Let DeepSpeed itself read a user's file, before anything is loaded. Raises ValueError where it refuses."""
-    if config.deepspeed is None:
-        return
-    deepspeed, told = start_deepspeed(), deepspeed_config(config, bf16=bf16, ranks=ranks.count())
-    try:
-        deepspeed.DeepSpeedConfig(told)
-    except (ValueError, AssertionError, deepspeed.runtime.config.DeepSpeedConfigError) as error:
-        raise ValueError(f"--deepspeed {config.deepspeed}: {' '.join(str(error).split())}") from None
 
 
 class Learner:
@@ -89,8 +52,6 @@ class Learner:
         ValueError: adapters of several policies on a base that ZeRO-3 has parted.
     """
 
-    scorer: Scorer
-
     def __init__(
         self,
         folder: str,
@@ -108,12 +69,11 @@ class Learner:
         ranks.wait()  # who died before is noticed here; DeepSpeed's making of groups would wait for it
         self.config, self.precision, self.temperature = config, precision, temperature
         self._needs_entropy, self._needs_value = "entropy" in needs, "value" in needs
-        self._rests = False
         self._stage = zero_stage(config)
         told = deepspeed_config(config, bf16=precision.bf16, ranks=ranks.count())
         self._offloads = offloads(told["zero_optimization"])
         self.adapter = self._adapter(folder, told, lora, name, base) if lora else None
-        self.model: nn.Module = self.adapter.model if self.adapter else self._load(folder, told)
+        self.model: nn.Module = self.adapter.model if self.adapter else load(folder, config, precision, told)
         self.scorer = Scorer(self.model, values=self._needs_value)
         trained = self.adapter.parameters() if self.adapter else list(self.model.parameters())
         if self.scorer.critic is not None:
@@ -129,9 +89,10 @@ class Learner:
         self.engine, *_ = self._deepspeed.initialize(
             model=self.scorer, optimizer=optimizer, lr_scheduler=schedule, config=told
         )
-        if precision.bf16 and self._stage < 2:  # ZeRO 2 and 3 are told to in DeepSpeed's own words
+        if precision.bf16 and self._stage < 2:  # with ZeRO 2 and 3 the configuration says so
             for parameter in trained:
                 parameter.grad_dtype = torch.float32
+        self.states = States(self.engine, can_rest=self._can_rest)
         if base is None:
             self.scorer.probe()
         else:
@@ -146,24 +107,9 @@ class Learner:
                 "--lora-rank with --team separate shares one base, which --zero-stage 3 cannot part: use 2"
             )
         rank, alpha = lora
-        under = self._load(folder, told) if base is None else base.adapter
+        under = load(folder, self.config, self.precision, told) if base is None else base.adapter
         assert under is not None
         return Adapter.on(under, name, rank=rank, alpha=alpha, start_from=folder)
-
-    def _load(self, folder: str, told: Mapping[str, Any]) -> nn.Module:
-        """The model; under ZeRO-3 it is parted while it is read, so that no rank ever holds it whole."""
-        recompute = self.config.gradient_checkpointing
-        if self._stage == 3:
-            from transformers.integrations import HfDeepSpeedConfig
-
-            parted = HfDeepSpeedConfig(dict(told))  # in force for as long as it is referred to
-            model = load_model(folder, self.precision, gradient_checkpointing=recompute)
-            del parted
-            if self.precision.bf16:
-                make_buffers_anew(model)
-        else:
-            model = load_model(folder, self.precision, gradient_checkpointing=recompute)
-        return model.train(recompute)  # recomputation is armed by training mode; dropout is off
 
     def _optimizer(self, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
         c = self.config
@@ -213,7 +159,7 @@ class Learner:
         device = self.precision.device
         self._suspects: list[int] = []
         self._wear()
-        self.rise()
+        self.states.rise()
         for index in deal(minibatch, self.config.micro_batch_tokens, ranks.count())[ranks.number()]:
             micro = minibatch.rows(index)
             asked = {"entropy": self._needs_entropy, "values": self._needs_value}
@@ -308,9 +254,7 @@ class Learner:
     def save_state(self, folder: Path) -> None:
         """Write optimizer, schedule and weights for an exact resume. Every rank writes its part."""
         self._wear()
-        self.rise()
-        frozen = self.adapter is not None  # the base is where it was
-        self.engine.save_checkpoint(str(folder), tag="state", save_latest=False, exclude_frozen_parameters=frozen)
+        self.states.save(folder, frozen=self.adapter is None)  # under an adapter the base is where it was
 
     def load_state(self, folder: Path) -> None:
         """Restore what `save_state` wrote, but for the settings of the optimizer, which are as they are now.
@@ -319,22 +263,7 @@ class Learner:
             ValueError: there is nothing to restore, or it is damaged or of another form.
         """
         self._wear()
-        self.rise()
-        whole = self.adapter is None
-        told = [{n: v for n, v in group.items() if n != "params"} for group in self.engine.optimizer.param_groups]
-        try:
-            loaded, _ = self.engine.load_checkpoint(str(folder), tag="state", load_module_strict=whole)
-        except (AssertionError, EOFError, KeyError, OSError, RuntimeError, ValueError) as error:
-            raise ValueError(
-                f"--resume-from-checkpoint: the learner's state in {folder} is damaged or of another form "
-                f"({' '.join(str(error).split())[:200]}); choose another checkpoint"
-            ) from error
-        if loaded is None:
-            raise ValueError(f"{folder} holds no learner state that this DeepSpeed can read")
-        schedule = self.engine.lr_scheduler
-        schedule.base_lrs = [group["initial_lr"] for group in told]
-        for group, now, factor in zip(self.engine.optimizer.param_groups, told, schedule.lr_lambdas, strict=True):
-            group |= now | {"lr": now["initial_lr"] * factor(schedule.last_epoch)}
+        self.states.load(folder, frozen=self.adapter is None)
 
     def rest(self) -> None:
         """Move to host memory, until it is needed again, what a sampler needs the GPU for.
@@ -343,18 +272,7 @@ class Learner:
         """
         if self.adapter is not None and self._may_rest and self._stage < 3:
             self.adapter.base.rest()
-        if self._can_rest and not self._rests:
-            from deepspeed.runtime.zero.offload_config import OffloadStateTypeEnum as State
-
-            kinds = (State.optim_states, State.hp_params, State.contiguous_grad_buffer)
-            self.engine.offload_states(include=kinds)
-            self._rests = True
-
-    def rise(self) -> None:
-        """Bring back what `rest` moved away."""
-        if self._rests:
-            self.engine.reload_states()
-            self._rests = False
+        self.states.rest()
 
     @property
     def _may_rest(self) -> bool:
@@ -365,23 +283,6 @@ class Learner:
         """What DeepSpeed offloads for good it moves no more, nor, under ZeRO-3, states that are not AdamW's."""
         moves = not self._offloads and (self._stage < 3 or self.config.optimizer == "adamw")
         return self._may_rest and self._stage >= 1 and moves
-
-
-def make_buffers_anew(model: Any) -> None:
-    """Give a model that was parted while it was read the buffers that no file holds, as they are elsewhere.
-
-    There every tensor is made in the weights' 16 bits, and rotary frequencies in 16 bits are wrong by a radian after
-    some thousand positions.
-    """
-    from accelerate import init_empty_weights
-    from transformers import AutoModelForCausalLM
-
-    with init_empty_weights(include_buffers=False):
-        fresh = AutoModelForCausalLM.from_config(model.config)
-    for name, module in fresh.named_modules():
-        for buffer in module._non_persistent_buffers_set:
-            old = model.get_submodule(name).get_buffer(buffer)
-            setattr(model.get_submodule(name), buffer, module.get_buffer(buffer).to(old.device))
 
 
 @dataclass(frozen=True)
@@ -395,42 +296,6 @@ class AdaptersOff:
         return self.learner.reference_logp(batch)
 
 
-def nothing(out: Out) -> Tensor:
-    """A loss of 0 that every weight has a part in: what a rank without rows adds."""
-    return out.logp_BT.sum() * 0 + (0 if out.value_BK is None else out.value_BK.sum() * 0)
-
-
-def suspects(out: Out, micro: Batch) -> list[int]:
-    """The trajectories of a micro-batch in which a number is not finite; all of them where none is found."""
-    per_token = {"logp_BT": out.logp_BT.detach().cpu(), **{n: t for n, t in micro.more.items() if n.endswith("_BT")}}
-    bad_B = torch.zeros(len(micro), dtype=torch.bool)
-    for value_BT in per_token.values():
-        bad_B |= ~torch.isfinite(value_BT).all(1)
-    rows = bad_B if bad_B.any() else ~bad_B
-    return sorted(set(micro.trajectory_B[rows].tolist()))
-
-
 def _added_up(sums: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    total: dict[str, float] = defaultdict(float)
-    for of_rank in sums:
-        for name, value in of_rank.items():
-            total[name] += value
-    return dict(total)
-
-
-def learning_rate_factor(config: LearnerConfig, total_updates: int) -> Callable[[int], float]:
-    """The learning rate's factor by update: a linear warm-up, then constant, linear or cosine decay to 0."""
-    decays: Mapping[str, Callable[[float], float]] = {
-        "constant": lambda _: 1.0,
-        "linear": lambda done: 1 - done,
-        "cosine": lambda done: (1 + math.cos(math.pi * done)) / 2,
-    }
-    decay = decays[config.lr_scheduler_type]
-    warmup = config.warmup_steps
-
-    def factor(update: int) -> float:
-        if update < warmup:
-            return (update + 1) / (warmup + 1)
-        return decay(min(1.0, (update - warmup) / max(1, total_updates - warmup)))
-
-    return factor
+    names = dict.fromkeys(name for of_rank in sums for name in of_rank)
+    return {name: sum(of_rank.get(name, 0.0) for of_rank in sums) for name in names}
