@@ -7,6 +7,7 @@ shares count trajectories, never rows.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -188,9 +189,10 @@ def make_batch(episodes: Sequence[Episode], agents: Sequence[str], *, split_rows
             trajectory += [len(per_trajectory)] * len(joined)
             per_trajectory.append((episode.rewards[agent], episode.group * len(agents) + a, a, e))
     if not rows:
+        ended = Counter(f"{e.ending}{' and dropped' if e.info.get('dropped') else ''}" for e in episodes)
         raise NothingToTrainOn(
             f"nothing to train on: none of the {len(episodes)} episodes holds a sampled token of {', '.join(agents)} "
-            "(were all aborted, or unfinished and dropped?)"
+            f"that counts (they ended as {', '.join(f'{ending}: {count}' for ending, count in ended.items())})"
         )
     reward, group, agent_index, episode_index = zip(*per_trajectory, strict=True)
     return Batch(

@@ -70,6 +70,8 @@ class SFTConfig:
         for name in ("max_steps", "dialogues_per_step", "max_length", "logging_steps"):
             if getattr(self, name) < 1:
                 raise ValueError(f"--{name.replace('_', '-')} must be at least 1, got {getattr(self, name)}")
+        if not self.operations:
+            raise ValueError("--operations needs at least one level")
         for name in ("plain", "slip", "early"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"--{name} is a probability, got {getattr(self, name)}")
@@ -188,7 +190,8 @@ def prepare(config: Config) -> School:
     dealt = (s.processes if dataset is None else ()) or (env.process,)
     worlds = {process: make_world(dataclasses.replace(env, process=process)) for process in dict.fromkeys(dealt)}
     mistakes = Mistakes(s.operations, s.plain, s.slip, s.early)
-    lesson = make_lessons(dataset, mistakes, [(process, worlds[process].agents) for process in dealt], seed)
+    casts = [(process, worlds[process].agents) for process in dealt]
+    lesson = make_lessons(dataset, mistakes, casts, seed, {name: world.make_env() for name, world in worlds.items()})
     agents = tuple(dict.fromkeys(agent for world in worlds.values() for agent in world.agents))
     learning = learning_agents(config.model, agents)
     path = Path(config.common.output_dir or unused("sft"))
@@ -250,6 +253,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """The command line: `python -m algos.sft --dataset-name FILE --model-name-or-path FOLDER`."""
     prog = "python -m algos.sft"
     config = parse(Config, sys.argv[1:] if argv is None else argv, prog=prog, defaults=defaults)
+    from algos.batch import NothingToTrainOn
     from algos.console import Console
 
     console = Console(quiet=not ranks.is_first())
@@ -258,8 +262,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     with ranks.ending_together():
         with exit_on_mistakes(prog):
             school = prepare(config)
-        with console:
-            console.say(f"final weights: {train(school, console.say)}")
+        try:
+            with console:
+                console.say(f"final weights: {train(school, console.say)}")
+        except NothingToTrainOn as error:
+            raise SystemExit(f"{prog}: {error}; raise --max-length {config.sft.max_length}") from None
 
 
 if __name__ == "__main__":

@@ -83,6 +83,48 @@ def test_a_file_of_dialogues_is_spoken_with_the_flag_where_it_belongs(tmp_path: 
     assert episode.ending is Ending.FINISHED
 
 
+def test_a_lesson_can_be_played_again(tmp_path: Path, codec: ChatCodec) -> None:
+    name = write(tmp_path / "d.jsonl", {"question": "Compute 3+4*2 modulo 10.", "turns": TURNS})
+    lesson = make_lessons(name, Mistakes(), [MULTI_TURN], seed=0)(0)
+    first, again = (play_lessons(make_env, codec, [lesson], max_length=128)[0] for _ in range(2))
+    assert first.calls == again.calls != ()
+
+
+def long(rounds: int) -> dict[str, Any]:
+    turns = [{"meta": f"Compute {n}", "reasoning": f"\\boxed{{{n}}}"} for n in range(rounds)]
+    return {"id": "long", "question": "q", "turns": turns}
+
+
+@pytest.mark.parametrize(
+    ("row", "settings", "message"),
+    [
+        (long(5), {}, "'long' would end as round_limit after 8 messages of its 10 in process .*raise --max-rounds 4"),
+        (long(2), {"process": "single_turn"}, "'long' would end as finished after 2 messages of its 4"),
+    ],
+)
+def test_a_dialogue_that_would_be_cut_short_is_refused(
+    tmp_path: Path, row: Any, settings: dict[str, Any], message: str
+) -> None:
+    name = write(tmp_path / "d.jsonl", row)
+    with pytest.raises(ValueError, match=message):
+        make_lessons(name, Mistakes(), [MULTI_TURN], 0, {"multi_turn": rema_env.math_v0(max_rounds=4, **settings)})
+
+
+def test_an_oracle_that_has_too_few_rounds_or_no_such_level_is_refused() -> None:
+    envs = {"multi_turn": rema_env.math_v0(max_rounds=2)}
+    make_lessons(None, Mistakes((1, 2)), [MULTI_TURN], 0, envs)
+    with pytest.raises(ValueError, match="would end as round_limit after 4 messages in process multi_turn"):
+        make_lessons(None, Mistakes((1, 2, 3)), [MULTI_TURN], 0, envs)
+    with pytest.raises(ValueError, match="got 9"):
+        make_lessons(None, Mistakes((1, 9)), [MULTI_TURN], 0, envs)
+
+
+def test_a_dialogue_goes_on_after_flags_that_do_not_end_it(tmp_path: Path) -> None:
+    turns = [{"meta": "a [FINISH] [FINISH]", "reasoning": "b"}, *TURNS]
+    (problem,) = read_dialogues(write(tmp_path / "d.jsonl", {"question": "q", "turns": turns}), AGENTS)
+    assert problem.extra["meta_0"] == ["a", "Compute 4*2", "Compute 3+8 [FINISH]"]
+
+
 def test_every_epoch_holds_each_dialogue_once(tmp_path: Path) -> None:
     rows = [{"id": str(n), "question": "q", "turns": TURNS} for n in range(5)]
     lesson = make_lessons(write(tmp_path / "d.jsonl", *rows), Mistakes(), [MULTI_TURN], seed=3)
@@ -105,6 +147,9 @@ def test_a_dialogue_without_a_boxed_answer_is_left_out(tmp_path: Path) -> None:
         ({"question": "q", "answer": "1"}, "columns question and turns .*; turns missing, there are question, answer"),
         ({"question": "q", "turns": [{"meta": "m"}]}, "row 0: turns must be a list of"),
         ({"question": "q", "turns": []}, "row 0: turns must be a list of"),
+        ({"question": None, "turns": TURNS}, "row 0, column 'question': the cell is missing"),
+        ({"question": ["a", "b"], "turns": TURNS}, "row 0, column 'question': expected text or a number"),
+        ({"question": "q", "answer": ["1"], "turns": TURNS}, "row 0, column 'answer': expected text or a number"),
     ],
 )
 def test_a_file_of_another_shape_is_an_error_that_names_it(tmp_path: Path, row: Any, message: str) -> None:

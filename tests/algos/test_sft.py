@@ -91,6 +91,9 @@ def test_a_file_of_dialogues_teaches_a_named_model(tmp_path: Path) -> None:
     lines = (trained(tmp_path / "run", *flags) / "metrics.jsonl").read_text().splitlines()
     losses = [json.loads(line)["loss"] for line in lines]
     assert losses[-1] < losses[0] - 0.5
+    apart = trained(tmp_path / "apart", *flags, "--team", "separate", "--max-steps", "1")
+    (line,) = (apart / "metrics.jsonl").read_text().splitlines()
+    assert json.loads(line).keys() >= {"meta/loss", "reasoner/loss"}
 
 
 def test_two_ranks_leave_one_run_with_the_weights_of_one(tmp_path: Path) -> None:
@@ -158,6 +161,17 @@ def test_flags_lie_over_the_recipe() -> None:
 def test_a_probability_beyond_one_is_refused() -> None:
     with pytest.raises(ValueError, match="--slip is a probability, got 2"):
         sft.SFTConfig(slip=2)
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "said"), [("--operations", "9", "got 9"), ("--max-length", "1", "context_full: 4")]
+)
+def test_lessons_that_cannot_be_given_end_the_command_with_one_message(
+    flag: str, value: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        trained(tmp_path / "run", flag, value)
+    assert said in f"{stopped.value} {capsys.readouterr().err}"
 
 
 def test_a_file_without_dialogues_ends_the_command_with_one_message(
