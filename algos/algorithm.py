@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -73,3 +74,17 @@ def named(paid: Tensor | Mapping[str, Tensor], batch: Batch) -> dict[str, Tensor
                 f"`advantages` gave {name} of shape {tuple(tensor.shape)}; the batch has {B} rows and {T} tokens a row"
             )
     return tensors
+
+
+def as_kept(carry: Any) -> Any:
+    """The carry as a checkpoint gives it back: taken anew after every step, it is the same with and without one.
+
+    Raises ValueError where it is not made of JSON values.
+    """
+    try:
+        return json.loads(json.dumps(carry))
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"`advantages` gave a carry that no checkpoint can hold ({error}): make it of numbers, texts, lists and "
+            "dictionaries, a tensor with its tolist()"
+        ) from None

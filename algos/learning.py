@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 
-from algos.algorithm import Algorithm, named
+from algos.algorithm import Algorithm, as_kept, named
 from algos.batch import Batch, NothingToTrainOn, make_batch, minibatches
 from algos.functional import importance_weights, token_shares
 from algos.groups import by_context, paid_by_branches
@@ -65,7 +65,8 @@ def scored(run: Run, policy: Policy, batch: Batch) -> Batch:
 def paid(run: Run, policy: Policy, batch: Batch) -> Batch:
     """The batch with the algorithm's advantages; its carry goes on to the next step."""
     before = run.progress.carry.get(policy.name, run.algorithm.carry)
-    advantages, run.progress.carry[policy.name] = run.algorithm.advantages(batch, before)
+    advantages, after = run.algorithm.advantages(batch, before)
+    run.progress.carry[policy.name] = as_kept(after)
     return batch.with_tensors(**named(advantages, batch))
 
 

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 import torch
 
+from algos import grpo, scoring
 from algos import learner as learner_module
-from algos import scoring
+from algos.command_line import parse
+from algos.launch import launch
 from algos.learner import Learner
 from algos.memory import OutOfMemory, mending
 from algos.run_folder import DiskFull, RunFolder
@@ -150,6 +152,18 @@ def test_a_crash_names_step_problems_and_checkpoint_and_the_run_goes_on_from_the
     run(folder, *argv, "--max-steps", "6", "--resume-from-checkpoint", "latest")
     assert [line["step"] for line in steps_of(folder)] == [1, 2, 3, 4, 5, 6]
     assert len(seen) == 7  # steps 5 and 6 alone were made again
+
+
+def test_a_carry_that_no_checkpoint_can_hold_ends_the_run_in_its_first_step(tmp_path: Path) -> None:
+    config = parse(grpo.Config, [*FLAGS, "--output-dir", str(tmp_path / "run")], prog="test")
+    own = grpo.algorithm(config)
+
+    def running(batch: Any, carry: Any) -> Any:
+        return own.advantages(batch, None)[0], {"mean": batch.reward_S.mean()}
+
+    with pytest.raises(ValueError, match=r"gave a carry that no checkpoint can hold .*Tensor.*tolist") as error:
+        launch(config, replace(own, advantages=running), command="grpo")
+    assert "after 0 steps" in error.value.__notes__[0]
 
 
 def test_out_of_memory_names_the_limit_to_lower() -> None:
