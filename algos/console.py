@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from textwrap import fill
 from types import TracebackType
@@ -11,13 +12,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from rema_agents.types import Episode
-from rema_env.render import transcript_text
+from rema_env.render import escaping, transcript_text
 
 
 class Console:
     """Lines, a progress bar on a terminal, and dialogues that a person can read. Silent on all ranks but the first."""
 
     def __init__(self, *, quiet: bool = False) -> None:
+        escaping(sys.stdout)  # a question with an umlaut must not end a run
         self._out = RichConsole(quiet=quiet, highlight=False, soft_wrap=True)
         count = (TextColumn("{task.description}"), MofNCompleteColumn(), BarColumn(20))
         times = (TimeElapsedColumn(), TimeRemainingColumn(), TextColumn("{task.fields[play]}"))

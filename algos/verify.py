@@ -30,6 +30,7 @@ from algos.world import make_world
 from rema_agents.chat import ChatCodec
 from rema_agents.episodes import read_episodes
 from rema_agents.types import Call, Episode
+from rema_env.render import escaping
 from rema_env.transcript import Finish
 
 TOLERANCE = {"float32": 1e-4, "bfloat16": 5e-2}
@@ -213,6 +214,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     from algos.console import hush_libraries
 
     hush_libraries()
+    escaping(sys.stdout)
     with exit_on_mistakes("python -m algos.verify"):
         faults = verify(Path(args[0]))
     for fault in faults[:SHOWN]:

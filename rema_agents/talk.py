@@ -17,7 +17,7 @@ from typing import Any
 from rema_agents.gate import Gate
 from rema_agents.play import play_episode
 from rema_agents.types import Episode, SamplingParams, Seat
-from rema_env.render import turn_text
+from rema_env.render import escaping, turn_text
 from rema_env.transcript import Message, Problem, Turn, role_of
 
 EMBEDDED = "embedded"
@@ -131,6 +131,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--temperature", type=float, default=0.0, help="0 is greedy (0)")
     parser.add_argument("--seed", type=int, default=0, help="of the samples (0)")
     arguments = parser.parse_args(argv)
+    escaping(sys.stdout)
     for name, value in _LIMITS[terse(arguments.model) and arguments.server is None].items():
         if getattr(arguments, name) is None:
             setattr(arguments, name, value)

@@ -22,7 +22,7 @@ from rema_env.problems.named import FAMILIES, load_pairs_named
 from rema_env.problems.pair_split import TEST_SIZE, Strictness, split_tuples
 from rema_env.process import META, PROCESSES
 from rema_env.registry import names, resolve
-from rema_env.render import transcript_text
+from rema_env.render import escaping, transcript_text
 from rema_env.roles import FINISH_FLAG
 from rema_env.transcript import Problem, Transcript
 from rema_env.views import scripted
@@ -169,6 +169,7 @@ def run(given: argparse.Namespace) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; 0, or 2 with one message where something given is wrong."""
+    escaping(sys.stdout)
     try:
         print(run(parser().parse_args(arguments)), flush=True)
     except BrokenPipeError:

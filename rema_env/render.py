@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+from typing import TextIO
+
 from rema_env.transcript import Finish, Transcript, Turn
 
 
@@ -42,3 +45,9 @@ def transcript_text(transcript: Transcript, rewards: dict[str, float] | None = N
     """
     parts = [heading(transcript), *map(turn_text, transcript.turns), closing(transcript, rewards)]
     return "\n".join(filter(None, parts))
+
+
+def escaping(stream: TextIO) -> None:
+    """Have a stream write what its encoding lacks as an escape, e.g. `\\xfc` in ASCII, instead of failing on it."""
+    if isinstance(stream, io.TextIOWrapper):  # not that of a notebook, which takes everything
+        stream.reconfigure(errors="backslashreplace")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from typing import Any
 
 import pytest
@@ -89,3 +91,11 @@ def test_a_dialogue_is_shown_once_with_its_problem_and_its_pay(capsys: pytest.Ca
     said = capsys.readouterr().out
     assert "finished, meta_0 0, reasoner_0 0.5; golden answer: 2\n" in said
     assert [said.count(text) for text in ("step 1", "1+1?", "golden", "finished")] == [1, 1, 1, 1]
+
+
+def test_what_the_terminal_cannot_show_is_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(out, encoding="ascii", write_through=True))
+    transcript = Transcript(Problem("sum", "Wieviel ist 1÷1, Jörg? 🤔", "1")).said("meta_0", "Teilen")
+    Console().dialogues("step 1", [Episode(transcript.problem, transcript, (), {})], 1)
+    assert rb"Wieviel ist 1\xf71, J\xf6rg? \U0001f914" in out.getvalue()
