@@ -11,10 +11,13 @@ from rema_env.grading.expression import Expr, Name, Number
 
 CONSTANTS = frozenset(["pi", "e", "i", "infty"])
 _COUNTING = frozenset(["factorial", "double_factorial", "binom", "sum", "prod"])
-_STEPS = frozenset(["floor", "ceil", "mod", "gcd", "lcm"])
+_ON_WHOLES = frozenset(["mod", "gcd", "lcm"])
+_STEPS = _ON_WHOLES | {"floor", "ceil"}
+_REAL = frozenset("xyzt")  # what these letters are by custom, where the floor of one is taken
 _CHOICES = frozenset(["max", "min"])
-_KINKS = _CHOICES | {"abs", "root"}
+_KINKS = _CHOICES | {"abs"}
 _FAR = (10**3, 10**5)
+_ROWS = 6
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ def is_flat_in_parts(expr: Expr) -> bool:
     return (expr.op in _STEPS | _CHOICES and bool(names(expr))) or any(map(is_flat_in_parts, expr.args))
 
 
-def points(*exprs: Expr, count: int = 6) -> list[Point]:
+def points(*exprs: Expr) -> list[Point]:
     """Points at which two expressions that are not the same differ somewhere.
 
     One point where there is nothing to vary. Whole numbers where an operation wants them (floor, factorial, ...), else
@@ -62,20 +65,31 @@ def points(*exprs: Expr, count: int = 6) -> list[Point]:
     used = frozenset().union(*map(ops, exprs))
     rng = random.Random(20250313)
     rows: list[dict[str, Fraction]] = [{}]
-    if variables and used & (_STEPS | _COUNTING):
-        far = () if used & _COUNTING else _FAR
-        rows = [{name: Fraction(rng.randint(2, 24)) for name in variables} for _ in range(2 * count)]
-        rows += [{name: Fraction(rng.randint(size, 9 * size)) for name in variables} for size in far]
-    elif variables:
-        signs = [1, 1, 1, 1, *([-1] if len(variables) == 1 or "abs" in used else [])]  # then by chance
-        rows = [
-            {
-                name: Fraction(rng.randint(1100, 4900), 1009) * (signs[k] if k < len(signs) else rng.choice((-1, 1)))
-                for name in variables
-            }
-            for k in range(count)
-        ]
-        sizes = [sign * size for size in _FAR for sign in (1, -1)] if used & _KINKS else []
-        rows += [{name: size * Fraction(rng.randint(1100, 4900), 1009) for name in variables} for size in sizes]
+    if variables:
+        rows = (_whole if used & (_STEPS | _COUNTING) else _fractional)(variables, used, rng)
     bases: tuple[int | None, ...] = (None, 10) if "bare_log" in used else (None,)
     return [Point(row, base) for base in bases for row in rows]
+
+
+def _whole(variables: list[str], used: frozenset[str], rng: random.Random) -> list[dict[str, Fraction]]:
+    """Whole numbers from 2 on; in every other row with a fraction, where a real number may stand."""
+    real = frozenset[str]() if used & (_COUNTING | _ON_WHOLES) else _REAL
+    sizes = [(2, 24)] * (2 * _ROWS) + [(size, 9 * size) for size in _FAR if not used & _COUNTING]
+    return [
+        {name: rng.randint(*size) + Fraction(rng.randint(1, 12), 13) * (name in real and row % 2) for name in variables}
+        for row, size in enumerate(sizes)
+    ]
+
+
+def _fractional(variables: list[str], used: frozenset[str], rng: random.Random) -> list[dict[str, Fraction]]:
+    """Fractions between 1 and 5, the first rows positive, then by chance; and far ones of one sign."""
+    signs = [1, 1, 1, 1, *([-1] if len(variables) == 1 or "abs" in used else [])]
+    near = [
+        {
+            name: Fraction(rng.randint(1100, 4900), 1009) * (signs[row] if row < len(signs) else rng.choice((-1, 1)))
+            for name in variables
+        }
+        for row in range(_ROWS)
+    ]
+    sizes = [*(_FAR if used & (_KINKS | {"root"}) else ()), *(-size for size in _FAR if used & _KINKS)]
+    return near + [{name: size * Fraction(rng.randint(1100, 4900), 1009) for name in variables} for size in sizes]
