@@ -150,8 +150,8 @@ class Atoms(Cursor, ABC):
         return None
 
     def applied(self, name: str) -> Expr:
-        """A name; with a lone atom in parentheses behind it a function, `f(x)`, `I(0)`, `f'(1)`."""
-        lone = self.tokens[self.at : self.at + 3]
+        """A name; with a lone atom in parentheses behind it a function, `f(x)`, `I(0)`, `f'(1)`; pi is a factor."""
+        lone = self.tokens[self.at : self.at + 3] if name != "pi" else []
         if len(lone) == 3 and lone[0] == "(" and lone[2] == ")" and (lone[1].isalnum() or lone[1][1:] in GREEK):
             self.at += 1
             argument = self.atom()
