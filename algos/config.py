@@ -85,7 +85,8 @@ class EvalConfig:
     """How well the team does, before, during and after training."""
 
     eval_datasets: tuple[str, ...] = ()
-    """Files or hub names. None named: the procedural problems' held-out split, where those are trained on."""
+    """Files, hub names or families of problems, of which the held-out part. None named: the held-out part of a family
+    that is trained on."""
     eval_steps: int = 0
     """Evaluate every this many steps; 0: only before and after."""
     eval_num_problems: int = 256

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from inspect import signature
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from pettingzoo import AECEnv
 from algos.config import EnvConfig, EvalConfig
 from algos.models import EMBEDDED
 from algos.schedule import last_rounds
-from rema_env.factory import EnvFactory
+from rema_env.dialogue import DialogueEnv
 from rema_env.problems import Problems
 from rema_env.problems.overlap import overlap
 from rema_env.registry import MakeEnv, resolve
@@ -64,7 +65,7 @@ def make_world(config: EnvConfig) -> World:
         )
     parted = getattr(problems, "parted", None)
     return World(
-        make_env=partial(factory, **_with_problems(factory, arguments, problems)),
+        make_env=partial(factory, **_with_problems(factory, env, arguments, problems)),
         agents=tuple(env.possible_agents),
         problems=parted("train") if parted else problems,
         heldout=parted("heldout") if parted else None,
@@ -72,12 +73,17 @@ def make_world(config: EnvConfig) -> World:
     )
 
 
-def _with_problems(factory: MakeEnv, arguments: Mapping[str, Any], problems: Problems) -> Mapping[str, Any]:
-    """What further environments are told: one of this package's own gets the problems, and reads no data set again."""
-    if "dataset" not in arguments or not isinstance(factory, EnvFactory):
+def _with_problems(
+    factory: MakeEnv, env: AECEnv, arguments: Mapping[str, Any], problems: Problems
+) -> Mapping[str, Any]:
+    """What further environments are told: one that is made by this package gets the problems, and reads nothing again.
+
+    A function that names `dataset` among its arguments may do anything with it, so it is told what the first was.
+    """
+    by_this_package = isinstance(env.unwrapped, DialogueEnv) and "dataset" not in signature(factory).parameters
+    if "dataset" not in arguments or not by_this_package:
         return arguments
-    kept = {name: value for name, value in arguments.items() if name not in ("dataset", *READING)}
-    return {**kept, "problems": problems}
+    return {**{name: value for name, value in arguments.items() if name not in READING}, "dataset": problems}
 
 
 def _made(name: str, factory: MakeEnv, arguments: Mapping[str, Any]) -> AECEnv:
@@ -107,10 +113,16 @@ def problems_of(name: str, config: EnvConfig) -> Problems:
 
 
 def eval_sets(config: EvalConfig, env: EnvConfig, world: World) -> dict[str, Sequence[Problem]]:
-    """The first `eval_num_problems` of each evaluation set, by its name; none where there is nothing to evaluate on."""
+    """The first `eval_num_problems` of each evaluation set, by its name; none where there is nothing to evaluate on.
+
+    Of a family of which no part is named, the part that is never trained on. Raises ValueError for a set named twice.
+    """
     n = config.eval_num_problems
     if config.eval_datasets:
-        sources = {_set_name(name): problems_of(name, env) for name in config.eval_datasets}
+        names = set_names(config.eval_datasets)
+        sources = {
+            short: _heldout(problems_of(name, env)) for short, name in zip(names, config.eval_datasets, strict=True)
+        }
     elif world.heldout is not None:
         sources = {"heldout": world.heldout}
     else:
@@ -125,8 +137,17 @@ def kept_apart(world: World, sets: Mapping[str, Sequence[Problem]]) -> World:
 
 
 def trained_on(problems: Problems, evaluation: Sequence[Problem], name: str) -> str | None:
-    """One sentence where a training set holds questions of an evaluation set; None where it does not, or is endless."""
-    return overlap(problems, evaluation, name) if isinstance(problems, Iterable) else None
+    """One sentence where a training set holds questions of an evaluation set, or is one of the same name; else None."""
+    if isinstance(problems, Iterable):
+        return overlap(problems, evaluation, name)
+    return f"{name} is what is trained on: its score says little" if problems.name == name else None
+
+
+def _heldout(source: Problems) -> Problems:
+    """Of what is made by rule the part that is never trained on, unless a part was named."""
+    parted = getattr(source, "parted", None)
+    held: Problems = parted("heldout") if parted and getattr(source, "split", None) is None else source
+    return held
 
 
 def _first(source: Problems, n: int) -> Sequence[Problem]:
@@ -136,8 +157,19 @@ def _first(source: Problems, n: int) -> Sequence[Problem]:
     return listed(n) if listed else [source.draw(0, index) for index in range(n)]
 
 
-def _set_name(name: str) -> str:
-    return Path(name).stem if Path(name).exists() else name.replace("/", "_")
+def set_names(named: Sequence[str]) -> list[str]:
+    """What evaluation sets are called: as short as tells them apart, a file by its stem if that does.
+
+    Raises:
+        ValueError: for a set that is named twice.
+    """
+    for form in (lambda path: path.stem, lambda path: str(path.with_suffix("")), str):
+        short = [form(Path(name)) if Path(name).exists() else name for name in named]
+        names = [name.strip("/").replace("/", "_") for name in short]
+        if len(set(names)) == len(names):
+            return names
+    twice = next(name for name in names if names.count(name) > 1)
+    raise ValueError(f"--eval-datasets names {twice} twice")
 
 
 def _arguments(config: EnvConfig) -> dict[str, Any]:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rema_env.grading.boxed import find_answer
+from rema_env.problems.procedural import Split
 from rema_env.transcript import Grade, Outcome, Problem
 
 
@@ -24,20 +25,26 @@ class GymTask:
     Attributes:
         task: its name in reasoning-gym, e.g. `chain_sum`.
         settings: its own settings, e.g. `{"max_terms": 4}`.
+        split: each has draws of its own; None has others again. A task of few problems may still draw one in both.
     """
 
     task: str
     settings: dict[str, Any] = field(default_factory=dict, hash=False)
+    split: Split | None = None
 
     @property
     def name(self) -> str:
-        """For example `reasoning-gym/chain_sum`."""
-        return f"reasoning-gym/{self.task}"
+        """For example `reasoning-gym/chain_sum-heldout`."""
+        return "-".join([f"reasoning-gym/{self.task}", *([self.split] if self.split else [])])
 
     @property
     def size(self) -> None:
         """None: the source has no end and no epochs."""
         return None
+
+    def parted(self, split: Split) -> GymTask:
+        """The same task with only the draws of one split."""
+        return replace(self, split=split)
 
     def draw(self, seed: int, index: int) -> Problem:
         """The problem at one index: a pure function of (seed, index)."""

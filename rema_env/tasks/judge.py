@@ -46,7 +46,7 @@ def shown(problem: Problem, role: str) -> str:
 def raw_env(
     problems: Problems | None = None,
     *,
-    dataset: str | Path | None = None,
+    dataset: str | Path | Problems | None = None,
     orders: Orders = "both",
     streaming: bool = False,
     process: str | Process = "multi_turn",

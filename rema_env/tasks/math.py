@@ -32,7 +32,7 @@ from rema_env.terms import as_rewards
 def raw_env(
     problems: Problems | None = None,
     *,
-    dataset: str | Path | None = None,
+    dataset: str | Path | Problems | None = None,
     question_column: str | None = None,
     answer_column: str | None = None,
     streaming: bool = False,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -22,6 +23,10 @@ def raw_env(
     problems: Problems | None = None,
     grade: str | Grader = "math",
     *,
+    dataset: str | Path | Problems | None = None,
+    question_column: str | None = None,
+    answer_column: str | None = None,
+    streaming: bool = False,
     default_prompts: Mapping[str, str] | None = None,
     tag: Tag = BOX,
     name: str = "dialogue_v0",
@@ -34,12 +39,17 @@ def raw_env(
         problems: any source; default: procedural arithmetic.
         grade: "math", "choice", "exact", "token_f1" or "package.module:function", each made safe by workers that can be
             killed; or a function (problem, text) -> Grade, called as it is.
+        dataset: takes the place of `problems`, so that flags can name what a task trains and is evaluated on.
+        question_column, answer_column, streaming: how it is read, as of `math_v0`.
         default_prompts: role -> system prompt, which the argument `system_prompts` overrides.
         tag: the form of an answer, for reward terms that look for it: `BOX`, `VERDICT`, `Blocks` of `rema_env.roles`.
         name: the environment's name.
         **settings: `rewards`, `system_prompts`, `max_rounds` (30; also `max_cycles`), `on_cut`, `unfinished_reward`,
             `render_mode`: see `DialogueEnv`.
     """
+    reading = {"question_column": question_column, "answer_column": answer_column, "streaming": streaming}
+    own = problems if dataset is None else None
+    problems = given_or_read("dialogue_env", own, dataset, partial(read_for, grade), **reading)
     return DialogueEnv(
         process_named(process),
         arithmetic() if problems is None else problems,
@@ -52,13 +62,17 @@ def raw_env(
 
 
 def given_or_read(
-    env: str, problems: Problems | None, dataset: str | Path | None, read: Callable[..., Problems], **reading: Any
+    env: str,
+    problems: Problems | None,
+    dataset: str | Path | Problems | None,
+    read: Callable[..., Problems],
+    **reading: Any,
 ) -> Problems | None:
     """The problems that a task was given, or those of the data set that it was; None where it was given neither.
 
     Args:
         env: the task's name, for messages.
-        problems, dataset: one of them, or none.
+        problems, dataset: one of them, or none; a data set may have been read already.
         read: makes problems of a data set and `reading`.
         **reading: how it is read: `question_column`, `answer_column`, `streaming` of `load`.
 
@@ -71,7 +85,7 @@ def given_or_read(
         return problems
     if problems is not None:
         raise ValueError(f"{env} takes problems or dataset, not both")
-    return read(dataset, **reading)
+    return dataset if isinstance(dataset, Problems) else read(dataset, **reading)
 
 
 def read_for(grader: str | Grader, dataset: str | Path, **reading: Any) -> Problems:

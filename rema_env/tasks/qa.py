@@ -30,7 +30,7 @@ from rema_env.tasks.parts import raw_env as raw_dialogue_env
 def raw_env(
     problems: Problems | None = None,
     *,
-    dataset: str | Path | None = None,
+    dataset: str | Path | Problems | None = None,
     question_column: str | None = None,
     answer_column: str | None = None,
     streaming: bool = False,

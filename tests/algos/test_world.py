@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pettingzoo import AECEnv
 
+import rema_env
 from algos.config import EnvConfig, EvalConfig
-from algos.world import embedded_prompts, eval_sets, make_world, read_system_prompts, trained_on
+from algos.world import embedded_prompts, eval_sets, make_world, read_system_prompts, set_names, trained_on
+from rema_env.problems.listed import Listed
 from rema_env.problems.named import load
 from rema_env.problems.streamed import Streamed
 from rema_env.transcript import Problem
@@ -38,6 +42,55 @@ def test_a_file_is_trained_on_whole_and_evaluated_only_where_a_set_is_named(tmp_
     (named,) = eval_sets(EvalConfig(eval_datasets=(test,), eval_num_problems=2), env, world).items()
     assert named[0] == "test"
     assert [problem.question for problem in named[1]] == ["q0", "q1"]
+
+
+@pytest.mark.parametrize(("env", "name"), [("math_v0", "arithmetic-2"), ("qa_v0", "ranks-3")])
+def test_of_a_family_the_part_that_is_never_trained_on_is_evaluated_on(env: str, name: str) -> None:
+    config = EnvConfig(env=env, dataset_name=name)
+    world = make_world(config)
+    trained = {world.problems.draw(42, n).question for n in range(2000)}
+    sets = eval_sets(EvalConfig(eval_datasets=(name,), eval_num_problems=40), config, world)
+    assert not trained & {problem.question for problem in sets[name]}
+    assert trained_on(world.problems, sets[name], name) is None
+    part = f"{name}-train"
+    named = eval_sets(EvalConfig(eval_datasets=(part,), eval_num_problems=40), config, world)[part]
+    assert trained & {problem.question for problem in named}
+    assert trained_on(world.problems, named, part) == f"{part} is what is trained on: its score says little"
+
+
+def test_evaluation_sets_are_told_apart_by_as_much_of_their_paths_as_it_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("a", "b"):
+        Path(folder).mkdir()
+        rows(Path(folder, "test.jsonl"), 1)
+    Path("a", "test.json").write_text('[{"question": "q", "answer": "1"}]')
+    assert set_names(["a/test.jsonl", "owner/set"]) == ["test", "owner_set"]
+    assert set_names(["a/test.jsonl", "b/test.jsonl"]) == ["a_test", "b_test"]
+    assert set_names(["a/test.jsonl", "a/test.json"]) == ["a_test.jsonl", "a_test.json"]
+    with pytest.raises(ValueError, match=r"--eval-datasets names a_test.jsonl twice"):
+        set_names(["a/test.jsonl", "b/test.jsonl", "a/test.jsonl"])
+    sets = eval_sets(EvalConfig(eval_datasets=("a/test.json", "b/test.jsonl")), EnvConfig(), make_world(EnvConfig()))
+    assert {name: problems[0].question for name, problems in sets.items()} == {"a_test": "q", "b_test": "q0"}
+
+
+def riddles(**settings: Any) -> AECEnv:
+    """An environment as anyone writes one: problems of its own unless it is told of others."""
+    own = Listed("riddles", [Problem("wet", "What gets wetter the more it dries?", "a towel")])
+    return rema_env.dialogue_env("vrp", own, "exact", **settings)
+
+
+def test_a_task_of_ones_own_is_trained_and_evaluated_on_named_files_which_are_read_once(tmp_path: Path) -> None:
+    train, test = rows(tmp_path / "train.jsonl"), rows(tmp_path / "test.jsonl", 3)
+    own = EnvConfig(env="tests.algos.test_world:riddles")
+    config = EnvConfig(env=own.env, dataset_name=train)
+    assert make_world(own).problems.name == "riddles"
+    world = make_world(config)
+    assert world.problems.size == 5
+    assert world.make_env().unwrapped.problems is world.problems
+    sets = eval_sets(EvalConfig(eval_datasets=(test,)), own, make_world(own))
+    assert [problem.question for problem in sets["test"]] == ["q0", "q1", "q2"]
 
 
 def test_a_data_set_is_read_once_however_many_environments_play_it(tmp_path: Path) -> None:
