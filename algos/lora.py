@@ -8,7 +8,7 @@ Source: Hu et al., arXiv:2106.09685.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,6 +64,9 @@ class Adapter:
 
         Args:
             start_from: the base's folder or hub name, which the adapter's own folder will name.
+
+        Raises:
+            ValueError: the rank is above that of every layer.
         """
         from peft import LoraConfig, get_peft_model
 
@@ -74,6 +77,7 @@ class Adapter:
             under.model.add_adapter(name, config)
             made = cls(under.model, name, under.base)
         else:
+            _refuse_above_all(rank, under, start_from)
             base = Base(under)
             made = cls(get_peft_model(under, config, adapter_name=name), name, base)
         made.wear()
@@ -100,7 +104,7 @@ class Adapter:
         for name, parameter in self.model.named_parameters():
             if self._owns(name):
                 with whole(parameter):
-                    yield name.replace(f".{self.name}.", "."), parameter.detach()
+                    yield name.removesuffix(f".{self.name}.weight") + ".weight", parameter.detach()
 
     def merged(self, whole: Callable[[nn.Parameter], Any]) -> Iterator[tuple[str, Tensor]]:
         """Every weight of the base by its Hugging Face name, with what the adapter adds to it; one at a time.
@@ -121,12 +125,25 @@ class Adapter:
                 else:
                     yield plain, parameter + layer.get_delta_weight(self.name).to(parameter)
 
-    def save(self, folder: Path) -> None:
-        """Write the adapter alone, as peft reads it."""
-        self.model.save_pretrained(str(folder), selected_adapters=[self.name])
+    def save(self, folder: Path, weights: Mapping[str, Tensor]) -> None:
+        """Write the adapter alone, as peft reads it.
+
+        Args:
+            weights: all that `tensors` gives; ZeRO-3 leaves none of them whole in the model itself.
+        """
+        named = {name.removesuffix(".weight") + f".{self.name}.weight": weight for name, weight in weights.items()}
+        self.model.save_pretrained(str(folder), selected_adapters=[self.name], state_dict=named)
         own = folder / self.name  # peft keeps a named adapter in a folder of its own
         for path in own.iterdir():
             path.rename(folder / path.name)
         own.rmdir()
         config = folder / "adapter_config.json"
         config.write_text(json.dumps(json.loads(config.read_text()), indent=2) + "\n")
+
+
+def _refuse_above_all(rank: int, model: Any, start_from: str) -> None:
+    head = model.get_output_embeddings()
+    linear = (m for m in model.modules() if isinstance(m, nn.Linear) and m is not head)
+    highest = max((min(m.in_features, m.out_features) for m in linear), default=rank)
+    if rank > highest:
+        raise ValueError(f"--lora-rank {rank}: no layer of {start_from} has a rank above {highest}; 8 to 64 is usual")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from algos import ranks
 from algos.algorithm import Out
 from algos.batch import Batch, deal
 from algos.head import Shape, answers_with_logps
+from rema_agents.pretrained import load_causal_lm
 
 
 @dataclass(frozen=True)
@@ -41,11 +42,19 @@ class Precision:
         return cls(torch.device("cpu"), torch.bfloat16 if bf16 else torch.float32)
 
 
-def load_model(folder: str, precision: Precision, *, gradient_checkpointing: bool = False) -> nn.Module:
-    """A causal language model without noise, so that sampling and scoring see the same policy."""
-    from transformers import AutoModelForCausalLM
+def load_model(
+    folder: str,
+    precision: Precision,
+    *,
+    gradient_checkpointing: bool = False,
+    whole: Callable[[nn.Parameter], Any] = nullcontext,
+) -> nn.Module:
+    """A causal language model without noise, so that sampling and scoring see the same policy.
 
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=precision.dtype).to(precision.device)
+    Args:
+        whole: as `rema_agents.pretrained.load_causal_lm`, and it raises what that raises.
+    """
+    model: Any = load_causal_lm(folder, dtype=precision.dtype, whole=whole).to(precision.device)
     silence(model)
     model.config.use_cache = False
     if gradient_checkpointing:

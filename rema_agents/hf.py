@@ -22,6 +22,7 @@ from rema_agents.decoder import Asked, Decoder
 from rema_agents.gate import Gate
 from rema_agents.kv import Shelf
 from rema_agents.prefill import prefill
+from rema_agents.pretrained import load_causal_lm
 from rema_agents.rows import Rows
 from rema_agents.types import Completion, SamplingParams
 
@@ -73,12 +74,16 @@ class HFSampler:
     def from_pretrained(
         cls, folder: str | Path, *, dtype: torch.dtype | None = None, device: str | None = None, **settings: Any
     ) -> HFSampler:
-        """Load a model folder: in bfloat16 on a GPU where there is one, else in float32 on the CPU."""
-        from transformers import AutoModelForCausalLM, AutoTokenizer
+        """Load a model folder: in bfloat16 on a GPU where there is one, else in float32 on the CPU.
+
+        Raises:
+            ValueError: its weights are not whole; see `load_causal_lm`.
+        """
+        from transformers import AutoTokenizer
 
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         dtype = dtype or (torch.float32 if device == "cpu" else torch.bfloat16)
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="sdpa").to(device)
+        model = load_causal_lm(folder, dtype=dtype, attn_implementation="sdpa").to(device)
         return cls(model, tokenizer=AutoTokenizer.from_pretrained(folder), **settings)
 
     async def sample(

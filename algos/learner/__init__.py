@@ -242,14 +242,13 @@ class Learner:
 
         With LoRA that is the base with the adapter merged into it; the adapter alone is in its folder `adapter`.
         """
-        weights = None
-        if self._stage == 3 or self.adapter is not None:
-            weights = {n: w.to("cpu", copy=True) for n, w in self.named_weights() if ranks.is_first()}
+        weights = _for_writing(self.named_weights()) if self._stage == 3 or self.adapter else None
+        own = _for_writing(self.adapter_weights()) if self.adapter else {}
         if ranks.is_first():
             model: Any = self.model if self.adapter is None else self.adapter.model.get_base_model()
             model.save_pretrained(folder, state_dict=weights)
             if self.adapter is not None:
-                self.adapter.save(folder / "adapter")
+                self.adapter.save(folder / "adapter", own)
 
     def save_state(self, folder: Path) -> None:
         """Write optimizer, schedule and weights for an exact resume. Every rank writes its part."""
@@ -299,3 +298,8 @@ class AdaptersOff:
 def _added_up(sums: Sequence[Mapping[str, float]]) -> dict[str, float]:
     names = dict.fromkeys(name for of_rank in sums for name in of_rank)
     return {name: sum(of_rank.get(name, 0.0) for of_rank in sums) for name in names}
+
+
+def _for_writing(named_weights: Iterator[tuple[str, Tensor]]) -> dict[str, Tensor]:
+    """Copies in host memory, on the rank that writes; every other one only takes part in making each whole."""
+    return {name: weight.to("cpu", copy=True) for name, weight in named_weights if ranks.is_first()}

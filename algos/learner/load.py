@@ -16,13 +16,18 @@ def load(folder: str, config: LearnerConfig, precision: Precision, told: Mapping
 
     Args:
         told: what DeepSpeed is told.
+
+    Raises:
+        ValueError: the folder's weights are not whole.
     """
     recompute = config.gradient_checkpointing
     if told["zero_optimization"]["stage"] == 3:
+        import deepspeed
         from transformers.integrations import HfDeepSpeedConfig
 
         parted = HfDeepSpeedConfig(dict(told))  # in force for as long as it is referred to
-        model = load_model(folder, precision, gradient_checkpointing=recompute)
+        whole = deepspeed.zero.GatheredParameters
+        model = load_model(folder, precision, gradient_checkpointing=recompute, whole=lambda part: whole([part]))
         del parted
         if precision.bf16:
             make_buffers_anew(model)

@@ -23,6 +23,7 @@ from torch import Tensor
 from rema_agents.gate import Gate
 from rema_agents.loop_thread import LoopThread
 from rema_agents.model_length import length_of
+from rema_agents.pretrained import check_folder
 from rema_agents.types import Completion, SamplingParams
 from rema_agents.vllm.adapters import Adapters
 from rema_agents.vllm.engine import put_down, start_engine, unless_dead, vllm_params
@@ -61,7 +62,8 @@ class VLLMSampler:
         prompt_tokens, cached_tokens: tokens of all prompts so far, and how many of them lay in the prefix cache.
 
     Raises:
-        ValueError: vLLM is not installed, or the model takes fewer tokens than `max_model_len`.
+        ValueError: vLLM is not installed, the model takes fewer tokens than `max_model_len`, or the folder's weights
+            are not whole; see `check_folder`.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class VLLMSampler:
         seed: int = 0,
         **engine: Any,
     ) -> None:
+        check_folder(folder)  # the engine's own process could say less of it, and takes numbers that are not finite
         on_cpu = not torch.cuda.is_available()
         dtype = dtype or (torch.float32 if on_cpu else torch.bfloat16)
         self._gpu = gpu

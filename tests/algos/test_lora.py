@@ -189,6 +189,11 @@ def test_a_resumed_run_with_adapters_is_the_run_that_never_stopped(tmp_path: Pat
         assert all(torch.equal(first[name], again[name]) for name in first)
 
 
+def test_a_rank_above_that_of_every_layer_is_refused(embedded: Path) -> None:
+    with pytest.raises(ValueError, match=r"--lora-rank 97: no layer of .* has a rank above 96"):
+        Learner(str(embedded), PLAIN, CPU, lora=(97, 32))
+
+
 def test_zero_3_cannot_part_a_base_that_two_share(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from algos.grpo import main
 

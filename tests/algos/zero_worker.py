@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from algos import ranks
 from algos.algorithm import Metrics, Out
@@ -77,6 +78,17 @@ def run(episodes: Path, model: str, settings: dict[str, object]) -> dict[str, ob
     return {"logp": batch.old_logp_BT, "change": weights(learner) - start, "metrics": metrics}
 
 
+def saves_an_adapter_whole(model: str, folder: Path) -> None:
+    """What ZeRO-3 has parted in the model, an adapter as well, is whole in its file."""
+    config = LearnerConfig(gradient_checkpointing=False, deepspeed=str(folder / "zero3.json"))
+    learner = Learner(model, config, Precision(torch.device("cpu"), torch.float32), lora=(4, 32), name="mlp")
+    learner.save(folder / "saved")
+    if ranks.is_first():
+        saved = load_file(folder / "saved" / "adapter" / "adapter_model.safetensors")
+        assert saved["base_model.model.model.layers.0.mlp.down_proj.lora_A.weight"].shape == (4, 256)
+        assert all(weight.dim() == 2 and bool(weight.any()) == ("lora_A" in name) for name, weight in saved.items())
+
+
 def main() -> None:
     torch.set_num_threads(1)
     episodes, out, model, configurations = sys.argv[1:5]
@@ -84,6 +96,7 @@ def main() -> None:
         result = run(Path(episodes), model, settings)
         if ranks.is_first():
             torch.save(result, Path(out) / f"{name}.pt")
+    saves_an_adapter_whole(model, Path(out))
 
 
 if __name__ == "__main__":
