@@ -17,7 +17,6 @@ _PERCENT = Fraction(1, 100)
 def same_quantity(gold: Quantity, said: Quantity, judge: Judge) -> Verdict:
     """Equal in value. A unit, a percent sign or a label on one side alone changes nothing; two units must agree."""
     said = _as_measured(gold, said)
-    gold = _with_like_unit(gold, said)
     if gold.unit and said.unit and gold.unit.dimension and said.unit.dimension:
         if (gold.unit.dimension, gold.unit.power) != (said.unit.dimension, said.unit.power):
             return False
@@ -38,15 +37,6 @@ def _as_measured(gold: Quantity, said: Quantity) -> Quantity:
         return said
     bare = without_unit(said.expr, asked=bool(gold.unit and gold.unit.dimension))
     return Quantity(bare[0], said.source, bare[1]) if bare else said
-
-
-def _with_like_unit(gold: Quantity, said: Quantity) -> Quantity:
-    """The gold, letters behind its value read as a unit where what was said has one of the same kind: `2 h`, `120 min`."""
-    if gold.unit or gold.expr is None or not said.unit or not said.unit.dimension:
-        return gold
-    bare = without_unit(gold.expr, asked=True)
-    alike = bare and (bare[1].dimension, bare[1].power) == (said.unit.dimension, said.unit.power)
-    return Quantity(bare[0], gold.source, bare[1]) if bare and alike else gold
 
 
 def _same_values(gold: Quantity, said: Quantity, judge: Judge) -> Verdict:
