@@ -19,7 +19,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from algos.algorithm import Algorithm, Out, named
+from algos.algorithm import Algorithm, Out, advantages_of, loss_of
 from algos.batch import Batch, make_batch
 from algos.functional import token_shares, turn_sums
 from algos.scoring import turn_starts
@@ -210,9 +210,9 @@ def prepared(
         start = 0
         for size, weight in zip(sizes, weights, strict=True):
             part = step(batch, slice(start, start + size))
-            paid, _ = algorithm.advantages(part, algorithm.carry)
+            paid, _ = advantages_of(algorithm, part, algorithm.carry)
             share_BT = token_shares(part.turn_BT, part.trajectory_B, algorithm.share, length=algorithm.share_length)
-            for name, tensor in {**named(paid, part), "share_BT": weight * share_BT}.items():
+            for name, tensor in {**paid, "share_BT": weight * share_BT}.items():
                 found.setdefault(name, []).append(tensor)
             start += size
     return batch.with_tensors(**{name: _stacked(tensors) for name, tensors in found.items()})
@@ -247,5 +247,5 @@ def expected_gradient(
     ]
     sizes = [len(group) * len(game.agents) for group in groups]
     batch = prepared(algorithm, game.batch(groups), sizes, chances, old, reference)
-    value, _ = algorithm.loss(policy.say(batch), batch)
+    value, _ = loss_of(algorithm, policy.say(batch), batch)
     return policy.gradient(-value)
