@@ -22,6 +22,8 @@ from statistics import median
 
 EARLY = 5
 FEW = 0.2
+MEAN_GAP, MOST_BY_ROUNDING = 0.1, 1.0
+"""Between sampler and learner [nats]: of a step's tokens on average; of any token, where both compute in float32."""
 
 Series = Sequence[float]
 
@@ -59,7 +61,7 @@ def above(limit: float) -> Callable[[Series], bool]:
 
 # The end of a metric's name (so of every role's and policy's) -> the signal's name and its rule.
 SIGNALS: Mapping[str, tuple[str, Callable[[Series], bool]]] = {
-    "sampling/logp_gap_mean": ("logp_gap", above(0.1)),
+    "sampling/logp_gap_mean": ("logp_gap", above(MEAN_GAP)),
     "grad_norm": ("grad_norm", ten_times_its_median),
     "clip_ratio/region_mean": ("clip_ratio", above(0.5)),
     "entropy": ("entropy", lambda series: far_from_its_start(series, 0.01, 3.0)),
@@ -85,6 +87,23 @@ class Moved:
     signal: str
     step: int
     value: float
+
+
+def apart_at_first(gap: Mapping[str, float], *, bf16: bool) -> str | None:
+    """One sentence where sampler and learner are apart in the first step, in which both have the weights of the start.
+
+    Rounding in float32 moves no token by `MOST_BY_ROUNDING`; in 16 bits it may move a rare one, never all of them.
+
+    Args:
+        gap: as `algos.metrics.logp_gap`.
+    """
+    most, mean = gap["sampling/logp_gap_max"], gap["sampling/logp_gap_mean"]
+    if (mean <= MEAN_GAP) if bf16 else (most <= MOST_BY_ROUNDING):
+        return None
+    return (
+        f"the sampler does not play the model that learns: in step 1, before any update, their log-probabilities are "
+        f"{mean:.2g} nats apart on average and {most:.2g} at most, which is no rounding: see that both read one folder"
+    )
 
 
 def moved(history: Sequence[Mapping[str, float]]) -> list[Moved]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 import numpy as np
 import torch
 
-from algos.algorithm import Algorithm, advantages_of, as_kept, loss_of
+from algos.alarms import apart_at_first
+from algos.algorithm import Algorithm, as_kept, named
 from algos.batch import Batch, NothingToTrainOn, make_batch, minibatches
 from algos.functional import importance_weights, token_shares
 from algos.groups import by_context, paid_by_branches
@@ -36,7 +36,11 @@ def learn(
         return mean_of([], skipped=0)
     with clock("logp"), mending("scoring", **lower):
         batch = scored(run, policy, compared(run, batch, episodes))
-    metrics = logp_gap(batch) | {"entropy": -float(batch.old_logp_BT[batch.trained_BT].mean())}
+    assert policy.learner is not None
+    gap = logp_gap(batch)
+    if step == 1 and (said := apart_at_first(gap, bf16=policy.learner.precision.bf16)) is not None:
+        run.console.warn(said)
+    metrics = gap | {"entropy": -float(batch.old_logp_BT[batch.trained_BT].mean())}
     if "importance_BT" in batch.more:
         metrics["sampling/importance_mean"] = float(batch.importance_BT[batch.trained_BT].mean())
     batch = paid(run, policy, batch)
@@ -66,9 +70,9 @@ def scored(run: Run, policy: Policy, batch: Batch) -> Batch:
 def paid(run: Run, policy: Policy, batch: Batch) -> Batch:
     """The batch with the algorithm's advantages; its carry goes on to the next step."""
     before = run.progress.carry.get(policy.name, run.algorithm.carry)
-    advantages, after = advantages_of(run.algorithm, batch, before)
+    advantages, after = run.algorithm.advantages(batch, before)
     run.progress.carry[policy.name] = as_kept(after)
-    return batch.with_tensors(**advantages)
+    return batch.with_tensors(**named(advantages, batch))
 
 
 def updated(run: Run, policy: Policy, batch: Batch, episodes: Sequence[Episode], step: int) -> dict[str, float]:
@@ -80,7 +84,7 @@ def updated(run: Run, policy: Policy, batch: Batch, episodes: Sequence[Episode],
     for iteration in range(config.num_iterations):
         for part in minibatches(batch, config.num_minibatches, seed=(seed, step, iteration)):
             try:
-                updates.append(learner.update(weighed(part, run.algorithm), partial(loss_of, run.algorithm)))
+                updates.append(learner.update(weighed(part, run.algorithm), run.algorithm.loss))
                 run.progress.skipped_in_a_row = 0
             except NotFinite as error:
                 skipped += 1

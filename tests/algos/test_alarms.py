@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from algos.alarms import Alarms, alarm_metrics, moved
+from algos.alarms import Alarms, alarm_metrics, apart_at_first, moved
 
 HEALTHY = {
     "reward": 0.5,
@@ -94,3 +94,21 @@ def test_a_reward_that_was_never_above_0_has_no_half_to_fall_below() -> None:
     alarms = Alarms()
     for reward in (-0.8, -0.8, -1.0):
         assert not alarms.look({"step": 1, "reward": reward})
+
+
+@pytest.mark.parametrize(
+    ("most", "mean", "bf16", "apart"),
+    [
+        (3e-6, 5e-7, False, False),
+        (0.4, 0.02, True, False),
+        (2.5, 0.02, True, False),  # one rare token of many
+        (2.5, 0.02, False, True),
+        (11.0, 0.3, True, True),
+        (float("nan"), float("nan"), False, True),
+    ],
+)
+def test_a_sampler_that_starts_apart_from_its_learner_is_told_in_the_first_step(
+    most: float, mean: float, bf16: bool, apart: bool
+) -> None:
+    said = apart_at_first({"sampling/logp_gap_max": most, "sampling/logp_gap_mean": mean}, bf16=bf16)
+    assert (said is not None) == apart
