@@ -9,6 +9,7 @@ is a pure function of the metrics logged so far, so a resumed run sees what the 
     empty, repeated       more than FEW of a role's messages, and twice the start
     entropy      below a hundredth or above three times the start (estimated by the sampled tokens)
     grad_norm    ten times the median so far
+    grading      crashed, timed out or out of memory in more than FEW of the episodes
     clip_ratio   above 0.5: an update goes far beyond the clip range
     logp_gap     a mean sampler-learner gap above 0.1 nats: they are no longer the same policy
 """
@@ -69,6 +70,9 @@ SIGNALS: Mapping[str, tuple[str, Callable[[Series], bool]]] = {
     "repeated_ratio": ("repeated", many_and_twice_its_start),
     "turns/mean": ("turns", far_from_its_start),
     "endings/finished": ("finished", below_half_its_start),
+    "grading/crashed": ("grading", above(FEW)),
+    "grading/timed_out": ("grading", above(FEW)),
+    "grading/out_of_memory": ("grading", above(FEW)),
 }
 COLLAPSE = ("reward", "sampling/reward")
 """The signals that are the collapse itself; the others may tell of it before."""

@@ -16,15 +16,16 @@ from typing import Any
 
 import tyro
 from pettingzoo import AECEnv
-from rich.table import Table
 from tyro.conf import OmitArgPrefixes as Flat
 from tyro.conf import Positional
 
+from algos import ranks
 from algos.command_line import exit_on_mistakes, flatten, lay_over, parse, read_yaml, with_settings
 from algos.config import CommandConfig, EvalConfig
 from algos.console import Console, hush_libraries
+from algos.cross_play import check_cross_play, cross_play, cross_play_table
 from algos.doctor import installed
-from algos.metrics import accuracy, finished
+from algos.metrics import aborted, accuracy, finished, grading_failures
 from algos.prompts import mismatch, write_prompts
 from algos.rollout import play_on_all_ranks
 from algos.run_folder import RunFolder
@@ -32,17 +33,22 @@ from algos.samplers import Room
 from algos.seeds import seed_of
 from algos.team import Team, make_team
 from algos.world import World, eval_sets, make_world, with_env
-from rema_agents.gate import Gate
 from rema_agents.play import Progress
 from rema_agents.types import Episode, SamplingParams, Seat
 from rema_env.roles import digest
-from rema_env.transcript import Message, Problem, role_of
+from rema_env.transcript import Problem, role_of
 
 PROG = "python -m algos.evaluate"
 EVALUATION = 2**31
 """Takes the place of the step in seeds, so that evaluation and training never draw the same numbers."""
 
+WHY_ABORTED = "a model's server did not answer or they were not over within --dialogue-timeout"
+
 SeatsFor = Callable[[int], Mapping[str, Seat]]
+
+
+class NothingPlayed(RuntimeError):
+    """No dialogue of an evaluation was played, so there is no score."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +59,18 @@ class Scores:
         accuracy: mean over problems and samples at the evaluation temperature.
         accuracy_greedy: of one greedy episode a problem; None where not asked for.
         episodes: those at the evaluation temperature.
+        aborted: how many dialogues were, greedy ones included.
     """
 
     accuracy: float
     accuracy_greedy: float | None
     episodes: Sequence[Episode]
+    aborted: int = 0
+
+    def doubts(self) -> list[str]:
+        """What speaks against taking the score at its word, a sentence each."""
+        lost = f"{self.aborted} dialogues were aborted, as {WHY_ABORTED}, and count as wrong" if self.aborted else None
+        return [said for said in (lost, grading_failures(self.episodes)) if said is not None]
 
 
 @dataclass(frozen=True)
@@ -86,8 +99,8 @@ class Evaluation:
         return team.seats(self.params(temperature), max_prompt_length=self.config.limits.max_prompt_length)
 
     def play(self, seats: SeatsFor, problems: Sequence[Problem], samples: int = 1) -> list[Episode]:
-        """`samples` episodes of each problem, one group a problem."""
-        return play_on_all_ranks(
+        """`samples` episodes of each problem, one group a problem. Raises NothingPlayed where all were aborted."""
+        episodes = play_on_all_ranks(
             self.make_env,
             seats,
             problems,
@@ -96,49 +109,24 @@ class Evaluation:
             time_limit=self.config.limits.dialogue_timeout,
             progress=self.progress,
         )
+        if aborted(episodes) == len(episodes):
+            raise NothingPlayed(f"there is no score: all {len(episodes)} dialogues were aborted, as {WHY_ABORTED}")
+        return episodes
 
 
 def evaluate_sets(
     team: Team, evaluation: Evaluation, sets: Mapping[str, Sequence[Problem]], *, greedy: bool = False
 ) -> dict[str, Scores]:
     """The team on every set: `eval_num_samples` episodes a problem at `eval_temperature`, and if asked a greedy one."""
-    settings, by_greed = evaluation.settings, None
-    scores = {}
+    settings, scores = evaluation.settings, {}
     for name, problems in sets.items():
-        episodes = evaluation.play(
-            evaluation.seats(team, settings.eval_temperature), problems, settings.eval_num_samples
-        )
-        if greedy:
-            is_greedy = settings.eval_temperature == 0
-            by_greed = accuracy(episodes if is_greedy else evaluation.play(evaluation.seats(team, 0.0), problems))
-        scores[name] = Scores(accuracy(episodes), by_greed, episodes)
+        temperature = settings.eval_temperature
+        episodes = evaluation.play(evaluation.seats(team, temperature), problems, settings.eval_num_samples)
+        again = greedy and temperature > 0
+        by_greed = evaluation.play(evaluation.seats(team, 0.0), problems) if again else episodes
+        lost = aborted(episodes) + (aborted(by_greed) if again else 0)
+        scores[name] = Scores(accuracy(episodes), accuracy(by_greed) if greedy else None, episodes, lost)
     return scores
-
-
-@dataclass(frozen=True)
-class AnotherProblem:
-    """A seat that sees another problem's question instead of the dialogue's own; it answers that one.
-
-    Attributes:
-        seat: who speaks.
-        question, other: replaced, and by what.
-    """
-
-    seat: Seat
-    question: str
-    other: str
-
-    @property
-    def calls(self) -> Any:
-        """The seat's calls."""
-        return getattr(self.seat, "calls", ())
-
-    async def say(self, observation: Mapping[str, Any], *, gate: Gate) -> Message | str:
-        """What the seat says about the other problem."""
-        messages = tuple(
-            {**m, "content": m["content"].replace(self.question, self.other)} for m in observation["messages"]
-        )
-        return await self.seat.say({**observation, "messages": messages}, gate=gate)
 
 
 def provenance(world: World) -> dict[str, Any]:
@@ -154,35 +142,6 @@ def provenance(world: World) -> dict[str, Any]:
         "grader_options": {} if spec is None else dict(spec.options),
         "system_prompts": digest(world.system_prompts),
         "shots": 0,
-    }
-
-
-def cross_play(
-    before: Team, after: Team, evaluation: Evaluation, problems: Sequence[Problem]
-) -> dict[str, dict[str, float]]:
-    """Accuracy of every pairing of the first agent (the planner) with the others, before and after training.
-
-    Returns:
-        planner -> reasoner -> accuracy. Planners: `before`, `after`, and `after, another problem's plan`, who thinks
-        about the next problem of the set while the reasoner faces its own.
-    """
-    planner, *others = list(after)
-    temperature = evaluation.settings.eval_temperature
-    seats = {"before": evaluation.seats(before, temperature), "after": evaluation.seats(after, temperature)}
-
-    def pair(plan: SeatsFor, solve: SeatsFor) -> SeatsFor:
-        return lambda dialogue: {planner: plan(dialogue)[planner]} | {a: solve(dialogue)[a] for a in others}
-
-    def misled(dialogue: int) -> Mapping[str, Seat]:
-        question, other = problems[dialogue].question, problems[(dialogue + 1) % len(problems)].question
-        return {planner: AnotherProblem(seats["after"](dialogue)[planner], question, other)}
-
-    planners: dict[str, SeatsFor] = {**seats, "after, another problem's plan": misled}
-    return {
-        plan_name: {
-            solve_name: accuracy(evaluation.play(pair(plan, solve), problems)) for solve_name, solve in seats.items()
-        }
-        for plan_name, plan in planners.items()
     }
 
 
@@ -212,10 +171,17 @@ def main(argv: Sequence[str] | None = None) -> None:
         sets = eval_sets(config.evaluation, config.env, world)
         if not sets:
             raise ValueError(f"there is nothing to evaluate on: name files with --eval-datasets (env {config.env.env})")
-        if config.cross_play and config.target == config.model.model_name_or_path:
-            raise ValueError(f"--cross-play pairs before with after training, and {config.target} is no run")
-        with Console() as console:
-            report(config, world, sets, console)
+        if config.cross_play:
+            if config.target == config.model.model_name_or_path:
+                raise ValueError(f"--cross-play pairs before with after training, and {config.target} is no run")
+            check_cross_play(world.agents, sets)
+        with Console(quiet=not ranks.is_first()) as console:
+            try:
+                report(config, world, sets, console)
+            except NothingPlayed as error:
+                if ranks.is_first():
+                    print(f"{PROG}: {error}", file=sys.stderr)
+                raise SystemExit(1) from None
 
 
 def _defaults(args: Sequence[str]) -> EvaluateConfig:
@@ -246,7 +212,7 @@ def report(config: EvaluateConfig, world: World, sets: Mapping[str, Sequence[Pro
     team = make_team(model, world.agents, precision, model=config.target, room=room, seed=seed)
     for policy in team.policies:
         if (said := mismatch(policy.folder, world.system_prompts)) is not None:
-            print(f"warning: {said}", file=sys.stderr)
+            console.warn(said)
     folder = RunFolder(Path(config.common.output_dir)) if config.common.output_dir else None
     if folder is not None:
         folder.write_config({**flatten(config), "model_name_or_path": config.target})
@@ -258,6 +224,8 @@ def report(config: EvaluateConfig, world: World, sets: Mapping[str, Sequence[Pro
             f"temperature {config.evaluation.eval_temperature:g}), greedy {score.accuracy_greedy:.3f}, "
             f"finished {finished(score.episodes):.1%}"
         )
+        for doubt in score.doubts():
+            console.warn(f"{name}: {doubt}")
         if folder is not None:
             folder.write_evaluation(name, score.episodes)
         if config.influence:
@@ -288,15 +256,6 @@ def influences(config: EvaluateConfig, team: Team, evaluation: Evaluation, episo
     found = {role_of(a): influence(env, episodes, role_of(a), codec=answerer.codec, reference=weights) for a in team}
     env.close()
     return ", ".join(f"{role} {'none' if value is None else f'{value:.3f}'}" for role, value in found.items())
-
-
-def cross_play_table(name: str, table: Mapping[str, Mapping[str, float]]) -> Table:
-    """The cross-play as a table to print."""
-    columns = list(next(iter(table.values())))
-    out = Table("planner", *(f"reasoner {column}" for column in columns), title=f"cross-play on {name}: accuracy")
-    for planner, row in table.items():
-        out.add_row(planner, *(f"{row[column]:.3f}" for column in columns))
-    return out
 
 
 if __name__ == "__main__":

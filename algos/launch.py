@@ -15,7 +15,7 @@ from algos.command_line import exit_on_mistakes, flatten
 from algos.config import TrainConfig
 from algos.console import Console, hush_libraries
 from algos.deepspeed_config import read_deepspeed_file, zero_stage
-from algos.evaluate import Evaluation
+from algos.evaluate import Evaluation, NothingPlayed
 from algos.group_pay import both_orders, check_both_orders, check_group_rewards
 from algos.memory import OutOfMemory
 from algos.models import EMBEDDED, model_folder
@@ -63,7 +63,7 @@ def launch(config: TrainConfig, algorithm: Algorithm, *, command: str) -> dict[s
             with console:
                 summary = train(run)
         except Exception as error:
-            if isinstance(error, (Diverged, OutOfMemory)) or no_room(error, run.folder.path):
+            if isinstance(error, (Diverged, OutOfMemory, NothingPlayed)) or no_room(error, run.folder.path):
                 print(f"{prog}: {error}; {how_to_go_on(run)}", file=sys.stderr)
                 raise SystemExit(1) from None
             error.add_note(how_to_go_on(run))

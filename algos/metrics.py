@@ -30,7 +30,10 @@ from algos.batch import Batch
 from algos.groups import by_group, vary
 from rema_agents.types import Episode
 from rema_env.actions import ACTIONS, level_by_action
-from rema_env.transcript import Ending, Finish, role_of
+from rema_env.transcript import Ending, Finish, Outcome, role_of
+
+GRADER_FAILED = (Outcome.CRASHED, Outcome.TIMED_OUT, Outcome.OUT_OF_MEMORY)
+FEW = 0.2  # of the answers: hard ones may well take a grader too long
 
 
 def episode_metrics(episodes: Sequence[Episode]) -> dict[str, float]:
@@ -91,6 +94,24 @@ def accuracy(episodes: Sequence[Episode]) -> float:
 def finished(episodes: Sequence[Episode]) -> float:
     """Part of the episodes that came to their own end."""
     return _part(episodes, Ending.FINISHED)
+
+
+def aborted(episodes: Sequence[Episode]) -> int:
+    """How many dialogues lost a speaker or ran out of time; each counts as wrong."""
+    return sum(e.ending is Ending.ABORTED for e in episodes)
+
+
+def grading_failures(episodes: Sequence[Episode]) -> str | None:
+    """One sentence where grading itself failed on more than a few answers; None elsewhere."""
+    told = Counter(str(outcome) for e in episodes if (outcome := e.info.get("outcome")) is not None)
+    failed = {name: told[name] for name in map(str, GRADER_FAILED) if told[name]}
+    count, of = sum(failed.values()), told.total()
+    if count <= FEW * of:
+        return None
+    named = ", ".join(f"{name} {number}" for name, number in failed.items())
+    return (
+        f"the grader failed on {count} of {of} answers ({named}), which count as wrong: mend the grader first"
+    )
 
 
 def _part(episodes: Sequence[Episode], ending: Ending) -> float:

@@ -21,7 +21,7 @@ from algos.evaluate import Scores, evaluate_sets, provenance
 from algos.groups import vary
 from algos.interrupt import Interrupts, Stopped
 from algos.learning import learn
-from algos.metrics import before_choice, episode_metrics, finished
+from algos.metrics import before_choice, episode_metrics, finished, grading_failures
 from algos.publish import publish
 from algos.state import Clock, Run
 from rema_agents.types import Episode
@@ -142,7 +142,7 @@ def one_step(run: Run) -> dict[str, Any]:
     if step == 1 and (part := float(np.mean([vary(group) for group in collected.played]))) < FEW_VARY:
         run.console.warn(
             f"in step 1 only {part:.0%} of groups have rewards that vary, so there is hardly anything to learn from; "
-            f"{COLD_START}"
+            f"{grading_failures(episodes) or COLD_START}"
         )
     return metrics
 
@@ -190,6 +190,8 @@ def evaluated(run: Run, *, greedy: bool = False) -> dict[str, Scores]:
             f"evaluation after step {run.progress.step}: {name}, {len(score.episodes)} episodes: accuracy "
             f"{score.accuracy:.3f}{extra}, finished {finished(score.episodes):.0%}"
         )
+        for doubt in score.doubts():
+            run.console.warn(f"{name}: {doubt}")
     return scores
 
 

@@ -136,6 +136,7 @@ class Pool:
             except Died as death:
                 self._drop(number)
                 if not death.unasked:
+                    log.warning("grading the answer to problem %s: the worker died of it", job.problem.id)
                     return Grade(0.0, Outcome.CRASHED)
         if self._closed or self._proven:
             return Grade(0.0, Outcome.CRASHED)

@@ -90,6 +90,11 @@ def test_a_signal_is_news_only_the_first_time_that_it_moves() -> None:
     assert news == [["grad_norm"], [], []]
 
 
+def test_a_grader_that_fails_on_more_than_a_few_answers_is_told_from_the_first_step_on() -> None:
+    assert moved([{**HEALTHY, "step": 1, "grading/crashed": 0.1, "grading/timed_out": 0.2}]) == []
+    assert [m.signal for m in moved([{**HEALTHY, "step": 1, "grading/crashed": 0.3}])] == ["grading/crashed"]
+
+
 def test_a_reward_that_was_never_above_0_has_no_half_to_fall_below() -> None:
     alarms = Alarms()
     for reward in (-0.8, -0.8, -1.0):

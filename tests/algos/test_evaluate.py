@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
-from algos.evaluate import EvaluateConfig, Evaluation, main
+from algos.evaluate import EvaluateConfig, Evaluation, Scores, main
+from algos.metrics import aborted, accuracy, grading_failures
 from algos.world import make_world, read_system_prompts
 from rema_agents.episodes import read_episodes
 from rema_agents.play import play
@@ -17,7 +19,7 @@ from rema_agents.seat import ScriptedSeat
 from rema_agents.types import Seat
 from rema_env.grading.__main__ import main as grading
 from rema_env.roles import digest
-from rema_env.transcript import Problem
+from rema_env.transcript import Finish, Message, Problem
 
 FEW = ["--eval-num-problems", "24"]
 
@@ -83,6 +85,30 @@ def test_any_file_can_be_evaluated_on(tmp_path: Path, capsys: pytest.CaptureFixt
     file.write_text(json.dumps({"question": "Compute 1+2*3 modulo 10.", "answer": 7}) + "\n")
     main(["embedded", "--eval-datasets", str(file)])
     assert capsys.readouterr().out.startswith("mine: 1 problems, accuracy ")
+
+
+def test_an_evaluation_in_which_all_dialogues_were_aborted_has_no_score(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(["embedded", *FEW, "--dialogue-timeout", "1e-9"])
+    assert exit_.value.code == 1
+    out, err = capsys.readouterr()
+    assert "accuracy" not in out
+    assert err.startswith("python -m algos.evaluate: there is no score: all 24 dialogues were aborted")
+
+
+def test_what_speaks_against_a_score_is_said_beside_it() -> None:
+    config = EvaluateConfig()
+    world, evaluation = make_world(config.env), Evaluation.of(config)
+
+    def seats(dialogue: int) -> dict[str, Seat]:
+        plan = Message("", Finish.ABORTED) if dialogue else Message("Go. [FINISH]")
+        return {"meta_0": ScriptedSeat(lambda chat: plan), "reasoner_0": ScriptedSeat([r"\boxed{1}"])}
+
+    episodes = evaluation.play(seats, [world.problems.draw(0, n) for n in range(3)])
+    (doubt,) = Scores(accuracy(episodes), None, episodes, aborted(episodes)).doubts()
+    assert doubt.startswith("2 dialogues were aborted, as a model's server did not answer or")
+    crashed = [replace(episodes[0], info={"score": 0.0, "outcome": "crashed"})]
+    assert Scores(0.0, None, crashed, 0).doubts() == [grading_failures(crashed)]
 
 
 @pytest.mark.parametrize(

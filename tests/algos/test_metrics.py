@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from algos.batch import make_batch
-from algos.metrics import accuracy, before_choice, episode_metrics, finished, logp_gap
+from algos.metrics import aborted, accuracy, before_choice, episode_metrics, finished, grading_failures, logp_gap
 from rema_agents.types import Call, Completion, Episode
 from rema_env.transcript import Ending, Finish, Message, Problem, Transcript, Turn
 
@@ -48,6 +48,21 @@ def test_what_dynamic_sampling_chose_from_is_counted_by_hand() -> None:
         "sampling/reward": 0.5,
         "sampling/accuracy": 3.5 / 6,
     }
+
+
+def test_dialogues_that_were_aborted_are_counted() -> None:
+    assert aborted([*FOUR, episode(0.0, 2, ending=Ending.ABORTED)]) == 1
+
+
+def test_more_than_a_few_answers_that_the_grader_failed_on_are_told() -> None:
+    def graded(*outcomes: str) -> list[Episode]:
+        return [replace(FOUR[0], info={"score": 0.0, "outcome": outcome}) for outcome in outcomes]
+
+    assert grading_failures([*graded("right", "wrong", "wrong", "timed_out", "wrong"), FOUR[3]]) is None
+    assert grading_failures([FOUR[3]]) is None
+    assert grading_failures(graded("crashed", "wrong", "timed_out", "crashed")) == (
+        "the grader failed on 3 of 4 answers (crashed 2, timed_out 1), which count as wrong: mend the grader first"
+    )
 
 
 def test_metrics_are_those_counted_by_hand() -> None:
