@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import torch
 
 from algos.alarms import apart_at_first
-from algos.algorithm import Algorithm, as_kept, named
+from algos.algorithm import Algorithm, advantages_of, as_kept, loss_of
 from algos.batch import Batch, NothingToTrainOn, make_batch, minibatches
 from algos.functional import importance_weights, token_shares
 from algos.groups import by_context, paid_by_branches
@@ -70,9 +71,9 @@ def scored(run: Run, policy: Policy, batch: Batch) -> Batch:
 def paid(run: Run, policy: Policy, batch: Batch) -> Batch:
     """The batch with the algorithm's advantages; its carry goes on to the next step."""
     before = run.progress.carry.get(policy.name, run.algorithm.carry)
-    advantages, after = run.algorithm.advantages(batch, before)
+    advantages, after = advantages_of(run.algorithm, batch, before)
     run.progress.carry[policy.name] = as_kept(after)
-    return batch.with_tensors(**named(advantages, batch))
+    return batch.with_tensors(**advantages)
 
 
 def updated(run: Run, policy: Policy, batch: Batch, episodes: Sequence[Episode], step: int) -> dict[str, float]:
@@ -84,7 +85,7 @@ def updated(run: Run, policy: Policy, batch: Batch, episodes: Sequence[Episode],
     for iteration in range(config.num_iterations):
         for part in minibatches(batch, config.num_minibatches, seed=(seed, step, iteration)):
             try:
-                updates.append(learner.update(weighed(part, run.algorithm), run.algorithm.loss))
+                updates.append(learner.update(weighed(part, run.algorithm), partial(loss_of, run.algorithm)))
                 run.progress.skipped_in_a_row = 0
             except NotFinite as error:
                 skipped += 1
