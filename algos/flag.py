@@ -35,4 +35,5 @@ JsonObject = Annotated[
 def at_least(name: str, value: float, least: float) -> None:
     """Raise ValueError, naming the flag, for a number below `least`, infinity or no number."""
     if not least <= value < math.inf:
-        raise ValueError(f"--{name.replace('_', '-')} must be at least {least}, got {value}")
+        limits = f"at least {least}{' and finite' if value == math.inf else ''}"
+        raise ValueError(f"--{name.replace('_', '-')} must be {limits}, got {value}")

@@ -17,7 +17,7 @@ class EnvConfig:
     env: str = "math_v0"
     """A built-in name, package.module:function, or a name of the entry-point group rema.envs."""
     env_kwargs: JsonObject = field(default_factory=dict)
-    """Further arguments of the environment, as JSON, e.g. '{"operations": 3}'."""
+    """Further arguments of the environment, as JSON, e.g. '{"actions": "json"}'."""
     process: str = "multi_turn"
     """Who speaks when: a process that the environment knows, e.g. multi_turn."""
     dataset_name: str | None = None

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from rema_agents.chat import split_reasoning
 from rema_agents.gate import Gate
-from rema_agents.server import Server, TooLong
+from rema_agents.server import NoRoute, Server, TooLong
 from rema_agents.types import Completion, SamplingParams
 from rema_agents.weight_files import WeightFiles
 from rema_env.transcript import Finish, Message
@@ -173,14 +173,18 @@ class RemoteSampler:
             answer = await self._complete(client, _PROBE, SamplingParams(1, temperature=temperature), 3)
             return answer.choices[0]
 
-        answers = [self._server.ask_now(partial(choice, temperature=temperature)) for temperature in (0.5, 1.0)]
+        text_only = NoTokenIds(
+            f"{self._server.base_url} gives no token ids (vllm serve does), so it can serve frozen seats and "
+            "evaluation only"
+        )
+        try:
+            answers = [self._server.ask_now(partial(choice, temperature=temperature)) for temperature in (0.5, 1.0)]
+        except NoRoute:  # chat completions are all it has
+            raise text_only from None
         if any(answer is None for answer in answers):
             raise ValueError(f"nobody answers at {self._server.base_url}")
         if any(not getattr(answer, "token_ids", None) for answer in answers):
-            raise NoTokenIds(
-                f"{self._server.base_url} gives no token ids (vllm serve does), so it can serve frozen seats and "
-                "evaluation only"
-            )
+            raise text_only
         logprobs: list[Any] = [getattr(answer, "logprobs", None) for answer in answers]
         if any(not given or not given.top_logprobs for given in logprobs):
             return False

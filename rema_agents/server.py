@@ -20,6 +20,10 @@ class TooLong(ValueError):
     """The server has no room for a chat."""
 
 
+class NoRoute(ValueError):
+    """The server does not have what is asked for at all."""
+
+
 class Unreadable(Exception):
     """An answer that is not what was asked for."""
 
@@ -79,9 +83,10 @@ class Server:
 
         Raises:
             TooLong: the chat and the tokens asked for do not fit into the model's context.
+            NoRoute: the server has no such route.
             ValueError: the server refuses the request as such.
         """
-        return await self._loop.wait(self._ask(request))
+        return await self._loop.wait(self._ask(request, "; the dialogue ends as aborted"))
 
     def ask_now(self, request: Callable[[openai.AsyncOpenAI], Awaitable[T]]) -> T | None:
         """`ask` from outside any event loop."""
@@ -93,7 +98,7 @@ class Server:
             self._loop.run(self._client.close())
             self._loop.stop()
 
-    async def _ask(self, request: Callable[[openai.AsyncOpenAI], Awaitable[T]]) -> T | None:
+    async def _ask(self, request: Callable[[openai.AsyncOpenAI], Awaitable[T]], so: str = "") -> T | None:
         import openai
         from tenacity import AsyncRetrying, RetryError, retry_if_exception, stop_after_attempt, wait_random_exponential
 
@@ -108,10 +113,11 @@ class Server:
                     async with self._slots:
                         return await _read(request, self._client)
         except RetryError as error:
-            self._say_lost(error.last_attempt.exception())
+            self._say_lost(error.last_attempt.exception(), so)
         except openai.APIStatusError as error:
             told = error.message if " - " in error.message else f"{error.message} {error.body or ''}".rstrip()
-            kind = TooLong if re.search(_NO_ROOM, told) else ValueError
+            missing = error.status_code in _NO_ROUTE
+            kind = TooLong if re.search(_NO_ROOM, told) else NoRoute if missing else ValueError
             raise kind(f"{self.base_url} refuses the request: {told:.500}") from error
         return None
 
@@ -128,15 +134,13 @@ class Server:
             raise ValueError(f"{self.base_url} lists the models {', '.join(models) or 'none'}: name one")
         return next(iter(models.items()))
 
-    def _say_lost(self, error: BaseException | None) -> None:
+    def _say_lost(self, error: BaseException | None, so: str) -> None:
         if not self._lost_said:
             self._lost_said = True
-            warnings.warn(
-                f"{self.base_url} did not answer in {self._attempts} attempts ({error}); the dialogue ends as aborted",
-                stacklevel=2,
-            )
+            warnings.warn(f"{self.base_url} did not answer in {self._attempts} attempts ({error}){so}", stacklevel=2)
 
 
+_NO_ROUTE = (404, 405, 501)
 _NO_ROOM = "context.(length|size|window)|model length|max_tokens must be at least 1, got 0|`inputs` tokens"
 """How servers say that a chat does not fit: OpenAI, SGLang; llama.cpp; vLLM, of one that leaves no token; TGI."""
 
@@ -153,5 +157,6 @@ def _may_pass(error: BaseException) -> bool:
     import openai
 
     if isinstance(error, openai.APIStatusError):
-        return error.status_code in (408, 409, 429) or error.status_code >= 500
+        code = error.status_code
+        return code in (408, 409, 429) or (code >= 500 and code not in _NO_ROUTE)
     return isinstance(error, openai.APIConnectionError | Unreadable)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pettingzoo
 from pettingzoo.env_registry.registration import aec_registry, parallel_registry
-from pettingzoo.utils.conversions import turn_based_aec_to_parallel
+from pettingzoo.utils.conversions import turn_based_aec_to_parallel_wrapper
 from pettingzoo.utils.wrappers import OrderEnforcingWrapper
 
 from rema_env.dialogue import DialogueEnv
@@ -39,7 +39,7 @@ class EnvFactory:
 
     def parallel_env(self, *args: Any, **kwargs: Any) -> Any:
         """As a `ParallelEnv`, one turn a step: only the agent whose turn it is acts, so the reasoner sees the plan."""
-        return turn_based_aec_to_parallel(self.env(*args, **kwargs))
+        return OneTurnAStep(self.env(*args, **kwargs))
 
     def __call__(self, *args: Any, **kwargs: Any) -> OrderEnforcingWrapper[str, dict[str, Any], str]:
         """As `env`."""
@@ -50,6 +50,19 @@ class EnvFactory:
 
     def __repr__(self) -> str:
         return f"<environment {self.name}>"
+
+
+class OneTurnAStep(turn_based_aec_to_parallel_wrapper[str, dict[str, Any], str]):
+    """PettingZoo's wrapper, which says so where the agent whose turn it is has no action."""
+
+    def step(self, actions: Mapping[str, str]) -> Any:
+        """One turn. Raises ValueError where `actions` has none of the agent that speaks."""
+        if self.agents and self.aec_env.agent_selection not in actions:
+            raise ValueError(
+                f"it is {self.aec_env.agent_selection}'s turn, and actions has "
+                f"{', '.join(map(str, actions)) or 'none'} only; infos[agent]['active_agent'] tells whose turn is next"
+            )
+        return super().step(actions)
 
 
 def _by_name(module: str, name: str) -> EnvFactory:

@@ -117,9 +117,11 @@ def as_problem(given: object) -> Problem:
     """The problem that is played: a `Problem`, or a mapping with question and answer; lone surrogates are replaced.
 
     Raises:
-        ValueError: where it is neither.
+        ValueError: where it is neither, or asks nothing.
     """
     problem = given if isinstance(given, Problem) else problem_from_json(given)
+    if not problem.question.strip():
+        raise ValueError(f"problem {problem.id!r:.60} has an empty question")
     told = problem_to_json(problem)
     valid = _valid(told)
     return problem if valid == told else problem_from_json(valid)
@@ -130,7 +132,7 @@ def as_seed(seed: int | None) -> int:
     if seed is None:
         return int(np.random.SeedSequence().generate_state(1)[0])
     try:
-        found = operator.index(seed)
+        found = -1 if isinstance(seed, bool) else operator.index(seed)
     except TypeError:
         found = -1
     if found < 0:

@@ -28,6 +28,10 @@ class Ending(StrEnum):
         """True where the dialogue came to its own end."""
         return self == Ending.FINISHED
 
+    @classmethod
+    def _missing_(cls, value: object) -> Ending:
+        raise ValueError(f"a dialogue's ending is {', '.join(cls)}, got {value!r:.40}")
+
 
 class Finish(StrEnum):
     """How one message ended.
@@ -40,6 +44,10 @@ class Finish(StrEnum):
     LENGTH = "length"
     CONTEXT_FULL = "context_full"
     ABORTED = "aborted"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Finish:
+        raise ValueError(f"a message's finish is {', '.join(cls)}, got {value!r:.40}")
 
 
 class Message(str):

@@ -85,7 +85,7 @@ _MATH_SUBJECTS = (
     "algebra", "counting_and_probability", "geometry", "intermediate_algebra", "number_theory", "prealgebra",
     "precalculus",
 )  # fmt: skip
-_OWN_FILE = "download the set and give its parquet, jsonl or csv file by its path"
+_OWN_FILE = "a copy of your own (parquet, jsonl or csv) by its path"
 
 CATALOGUE: dict[str, Known] = {
     "math_train": Known(

@@ -106,7 +106,7 @@ def test_flags_may_be_written_with_dashes_or_underscores(flag: str) -> None:
         (["--num-minibatches", "7"], "16 problems x 16 episodes = 256 do not divide into --num-minibatches 7"),
         (["--max-rounds", "0"], "--max-rounds must be at least 1, got 0"),
         (["--learning-rate", "nan"], "--learning-rate must be at least 0, got nan"),
-        (["--learning-rate", "inf"], "--learning-rate must be at least 0, got inf"),
+        (["--learning-rate", "inf"], "--learning-rate must be at least 0 and finite, got inf"),
         (["--adam-beta2", "1"], "--adam-beta2 must be from 0 to below 1, got 1.0"),
         (["--lora-rank", "-4"], "--lora-rank must be at least 0, got -4"),
         (["--lora-alpha", "0"], "--lora-alpha must be at least 1, got 0"),

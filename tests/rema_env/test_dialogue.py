@@ -321,6 +321,8 @@ def test_reset_pins_a_problem_given_as_object_or_mapping() -> None:
         env.reset(options={"problem": {"question": "1+1?"}})
     with pytest.raises(ValueError, match="a problem is a Problem or a mapping with question and answer, got 5"):
         env.reset(options={"problem": 5})
+    with pytest.raises(ValueError, match="problem ' ' has an empty question"):
+        env.reset(options={"problem": {"question": " ", "answer": "2"}})
 
 
 @pytest.mark.parametrize("options", ["problem", 5, ["problem"]])
@@ -348,7 +350,7 @@ def test_a_limit_of_rounds_may_be_numpys() -> None:
     assert env.limits.max_rounds == 2
 
 
-@pytest.mark.parametrize("seed", [-1, "seven", 1.5])
+@pytest.mark.parametrize("seed", [-1, "seven", 1.5, True])
 def test_a_seed_that_is_no_whole_number_is_refused(seed: Any) -> None:
     with pytest.raises(ValueError, match="seed must be a whole number of at least 0"):
         rema_env.math_v0().reset(seed=seed)

@@ -60,3 +60,5 @@ def test_the_parallel_environment_shows_the_plan_to_the_reasoner() -> None:
     observations, *_ = env.step({"meta_0": "Add the two numbers.", "reasoner_0": "ignored"})
     assert "Add the two numbers." in observations["reasoner_0"]["messages"][-1]["content"]
     assert "ignored" not in str(observations)
+    with pytest.raises(ValueError, match="it is reasoner_0's turn, and actions has meta_0 only"):
+        env.step({"meta_0": "And now?"})

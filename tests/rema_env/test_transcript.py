@@ -36,8 +36,11 @@ def test_a_transcript_survives_json_pickling_and_copying(said: list[Message], en
         ({"turns": [{"agent": "meta_0", "text": "a"}, {"agent": "meta_0"}]}, "turn 1 of the transcript needs agent"),
         ({"turns": [{"agent": "meta_0", "text": 5}]}, "turn 0 of the transcript needs agent and text"),
         ({"turns": [5]}, "turn 0 of the transcript needs agent and text"),
-        ({"turns": [{"agent": "meta_0", "text": "a", "finish": "tired"}]}, "'tired' is not a valid Finish"),
-        ({"ending": "tired"}, "'tired' is not a valid Ending"),
+        (
+            {"turns": [{"agent": "meta_0", "text": "a", "finish": "tired"}]},
+            "a message's finish is stop, .*, got 'tired'",
+        ),
+        ({"ending": "tired"}, "a dialogue's ending is finished, round_limit, .*, got 'tired'"),
         ({"problem": None}, "a problem is a Problem or a mapping with question and answer, got None"),
         ({"problem": {"question": "q"}}, "answer missing"),
         ({"problem": {"question": "q", "answer": "7", "extra": 5}}, "extra is a mapping from name to value, got 5"),
