@@ -53,21 +53,58 @@ def test_listing_the_commands_imports_none_of_them() -> None:
     assert said.splitlines()[-1] == "['algos.__main__']"
 
 
-def test_run_starts_an_algorithm_that_another_package_offers(tmp_path: Path) -> None:
-    (tmp_path / "foreign_rl.py").write_text("import sys; print('foreign', sys.argv[1:], __name__)")
+@pytest.fixture
+def offering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder on the path in which a package offers algorithms: foreign, ghost (a module that is gone) and doctor."""
     info = tmp_path / "foreign_rl-1.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: foreign-rl\nVersion: 1\n")
-    (info / "entry_points.txt").write_text("[rema.algos]\nforeign = foreign_rl\n")
-    root = Path(__file__).parents[2]
+    offers = {"foreign": "foreign_rl", "ghost": "gone.away", "doctor": "foreign_rl"}
+    lines = (f"{name} = {module}\n" for name, module in offers.items())
+    (info / "entry_points.txt").write_text("[rema.algos]\n" + "".join(lines))
+    (tmp_path / "foreign_rl.py").write_text("import sys; print('foreign', sys.argv[1:], __name__)")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "argv", ["rema"])
+    return tmp_path
+
+
+def test_run_starts_an_algorithm_that_another_package_offers(offering: Path) -> None:
     said = subprocess.run(
         [sys.executable, "-m", "algos", "run", "foreign", "--seed", "1"],
-        env={"PYTHONPATH": f"{tmp_path}:{root}"},
+        env={"PYTHONPATH": f"{offering}:{Path(__file__).parents[2]}"},
         capture_output=True,
         text=True,
         check=True,
     ).stdout
     assert said == "foreign ['--seed', '1'] __main__\n"
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["foreign"], "rema has no command 'foreign'; rema run foreign is one of another package; there are: "),
+        (["run", "ghost"], "rema ghost: the package that offers it has no module gone.away; install it anew\n"),
+    ],
+)
+@pytest.mark.usefixtures("offering")
+def test_an_algorithm_that_cannot_be_started_so_is_told_in_one_line(
+    argv: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(argv) == 2
+    assert capsys.readouterr().err.startswith(said)
+
+
+@pytest.mark.usefixtures("offering")
+def test_no_package_takes_the_name_of_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["run", "doctor", "--help"])
+    assert "foreign" not in capsys.readouterr().out
+
+
+def test_ctrl_c_while_a_command_starts_is_one_line(offering: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (offering / "foreign_rl.py").write_text("raise KeyboardInterrupt")
+    assert main(["run", "foreign"]) == 130
+    assert capsys.readouterr().err == "rema foreign: interrupted\n"
 
 
 def test_a_command_without_the_training_libraries_names_the_extra(tmp_path: Path) -> None:
