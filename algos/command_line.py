@@ -77,7 +77,7 @@ def parse(
         own = [arg for arg in argv if not arg.startswith("--local_rank=")]  # DeepSpeed's launcher adds it
         args = [known_flag(arg) for arg in with_our_words(own)]
         default = defaults(args) if defaults else _defaults(config_class, args)
-    return tyro.cli(config_class, args=args, default=default, prog=prog)
+        return tyro.cli(config_class, args=args, default=default, prog=prog)
 
 
 @contextmanager
@@ -131,8 +131,8 @@ def read_yaml(path: str) -> dict[str, Any]:
     if not file.is_file():
         raise ValueError(f"--config {path}: there is no such file")
     try:
-        settings = yaml.safe_load(file.read_text())
-    except yaml.YAMLError as error:
+        settings = yaml.safe_load(file.read_text(encoding="utf-8-sig"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ValueError(f"--config {path} is not YAML: {error}") from None
     if not isinstance(settings, dict):
         raise ValueError(f"--config {path} must hold settings as `name: value` lines")

@@ -123,6 +123,8 @@ class CommonConfig:
 
     def __post_init__(self) -> None:
         at_least("seed", self.seed, 0)
+        if self.output_dir is not None and not self.output_dir.strip():
+            raise ValueError("--output-dir is empty: name a folder, or leave it out")
 
 
 @dataclass(frozen=True)

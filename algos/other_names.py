@@ -64,7 +64,7 @@ def in_our_words(name: str, value: Any) -> Any:
 def with_our_words(argv: Sequence[str]) -> list[str]:
     """The arguments with TRL's words put as ours, `--loss-type` as `--share`.
 
-    Raises ValueError for a loss type that is no share.
+    Raises ValueError for a loss type that is no share, or beside one.
     """
     args: list[str] = []
     words = iter(argv)
@@ -77,6 +77,8 @@ def with_our_words(argv: Sequence[str]) -> list[str]:
         word = value if equals else next(words, "")
         if name == "loss_type" and word not in LOSS_TYPES:
             raise ValueError(f"--loss-type {word} is no share of the loss; there are: {', '.join(LOSS_TYPES)}")
+        if name == "loss_type" and any(other.partition("=")[0] == "--share" for other in argv):
+            raise ValueError("--loss-type is TRL's name for --share: give one of them")
         args += ["--share", LOSS_TYPES[word]] if name == "loss_type" else [flag, in_our_words(name, word)]
     return args
 

@@ -185,6 +185,8 @@ def prepare(config: Config) -> School:
 
     if config.model.model_name_or_path is None:
         raise ValueError("no model is named: give --model-name-or-path, or --preset embedded")
+    if config.env.question_column or config.env.answer_column:
+        raise ValueError("finetuning reads the columns question, turns and answer: leave out --question-column and such")
     s, seed, dataset = config.sft, config.common.seed, config.env.dataset_name
     env = dataclasses.replace(config.env, dataset_name=None)
     dealt = (s.processes if dataset is None else ()) or (env.process,)

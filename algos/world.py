@@ -88,9 +88,12 @@ def _with_problems(
 
 def _made(name: str, factory: MakeEnv, arguments: Mapping[str, Any]) -> AECEnv:
     try:
-        return factory(**arguments)
+        env = factory(**arguments)
     except TypeError as error:
         raise ValueError(f"--env {name} does not take these settings: {error}") from error
+    if not isinstance(env, AECEnv):
+        raise ValueError(f"--env {name} makes {env!r:.60}, which is no AEC environment of PettingZoo's")
+    return env
 
 
 def embedded_prompts(process: str, agents: Sequence[str]) -> dict[str, str]:
@@ -117,6 +120,11 @@ def eval_sets(config: EvalConfig, env: EnvConfig, world: World) -> dict[str, Seq
 
     Of a family of which no part is named, the part that is never trained on. Raises ValueError for a set named twice.
     """
+    if (env.question_column or env.answer_column) and env.dataset_name is None and not config.eval_datasets:
+        raise ValueError(
+            "--question-column and --answer-column tell how a data set is read, and there is none; name it with "
+            "--dataset-name or --eval-datasets"
+        )
     n = config.eval_num_problems
     if config.eval_datasets:
         names = set_names(config.eval_datasets)
@@ -194,7 +202,7 @@ def read_system_prompts(name: str) -> Mapping[str, str]:
         raise ValueError(f"--system-prompts {name}: there is no such file")
     try:
         prompts = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ValueError(f"--system-prompts {name} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(prompts, dict) or not all(isinstance(text, str) for text in prompts.values()):
         raise ValueError(f"--system-prompts {name} must hold `role: text` lines")

@@ -110,6 +110,8 @@ def test_flags_may_be_written_with_dashes_or_underscores(flag: str) -> None:
         (["--adam-beta2", "1"], "--adam-beta2 must be from 0 to below 1, got 1.0"),
         (["--lora-rank", "-4"], "--lora-rank must be at least 0, got -4"),
         (["--lora-alpha", "0"], "--lora-alpha must be at least 1, got 0"),
+        (["--output-dir", ""], "--output-dir is empty: name a folder, or leave it out"),
+        (["--loss-type", "grpo", "--share", "turn"], "--loss-type is TRL's name for --share: give one of them"),
         (["--seed", "-1"], "--seed must be at least 0, got -1"),
         (["--dialogue-timeout", "0"], "--dialogue-timeout must be above 0, got 0"),
         (["--eval-max-rounds", "0"], "--eval-max-rounds must be at least 1, got 0"),

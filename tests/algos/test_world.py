@@ -139,6 +139,7 @@ def test_the_environment_is_told_the_flags_that_were_changed(tmp_path: Path) -> 
     [
         (EnvConfig(env="nothing_v0"), "there is no environment 'nothing_v0'"),
         (EnvConfig(env="no.such.module:env"), "there is no module 'no' to import"),
+        (EnvConfig(env="builtins:dict"), "--env builtins:dict makes {}, which is no AEC environment"),
         (EnvConfig(env_kwargs={"colour": "red"}), "math_v0 does not take these settings.*colour"),
         (EnvConfig(process="debate"), "debate"),
         (EnvConfig(dataset_name="nowhere.parquet"), "nowhere.parquet"),
@@ -149,6 +150,12 @@ def test_what_cannot_be_built_is_said_in_one_message(config: EnvConfig, said: st
         make_world(config)
 
 
+def test_columns_without_a_data_set_are_refused() -> None:
+    config = EnvConfig(question_column="problem")
+    with pytest.raises(ValueError, match="--question-column and --answer-column tell how a data set is read"):
+        eval_sets(EvalConfig(), config, make_world(config))
+
+
 def test_a_prompt_file_must_hold_texts_by_role(tmp_path: Path) -> None:
     path = tmp_path / "prompts.yaml"
     path.write_text("- a\n- b\n")
@@ -156,6 +163,9 @@ def test_a_prompt_file_must_hold_texts_by_role(tmp_path: Path) -> None:
         read_system_prompts(str(path))
     path.write_text("meta: [Think.\n")
     with pytest.raises(ValueError, match=r"prompts.yaml is not YAML: .* line 2"):
+        read_system_prompts(str(path))
+    path.write_bytes("meta: Überlege.".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"prompts.yaml is not YAML: .*can't decode byte"):
         read_system_prompts(str(path))
 
 
