@@ -33,6 +33,7 @@ from algos.samplers import Room
 from algos.seeds import seed_of
 from algos.team import Team, make_team
 from algos.world import World, eval_sets, make_world, with_env
+from rema_agents.models import run_of
 from rema_agents.play import Progress
 from rema_agents.types import Episode, SamplingParams, Seat
 from rema_env.roles import digest
@@ -187,10 +188,9 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _defaults(args: Sequence[str]) -> EvaluateConfig:
     """The settings of the run that is to be evaluated, where it is one; else those of its model."""
     target = tyro.cli(EvaluateConfig, args=args, prog=PROG).target
-    written = next(
-        (p for p in (Path(target) / "config.yaml", Path(target).parent / "config.yaml") if p.is_file()), None
-    )
-    if target and written is not None:
+    run = run_of(target) if target else None
+    if run is not None:
+        written = run / "config.yaml"
         known = flatten(EvaluateConfig())
         settings = {name: value for name, value in read_yaml(str(written)).items() if name in known}
         config = with_settings(EvaluateConfig, settings, str(written), args)

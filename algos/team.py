@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from algos import ranks
 from algos.config import ModelConfig, TrainConfig
-from algos.models import SHARED, model_folder
 from algos.samplers import Room, make_samplers, sampler_kind, servers_of
 from algos.schedule import Schedule
 from rema_agents.chat import ChatCodec
+from rema_agents.models import SHARED, model_folder
 from rema_agents.remote import RemoteSeat
 from rema_agents.seat import LMSeat
 from rema_agents.server import Server

@@ -15,8 +15,8 @@ import yaml
 from pettingzoo import AECEnv
 
 from algos.config import EnvConfig, EvalConfig
-from algos.models import EMBEDDED
 from algos.schedule import last_rounds
+from rema_agents.models import EMBEDDED
 from rema_env.dialogue import DialogueEnv
 from rema_env.problems import Problems
 from rema_env.problems.overlap import overlap

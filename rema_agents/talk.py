@@ -3,6 +3,9 @@
 python -m rema_agents.talk "Compute 3+4*2 modulo 10."             the embedded model answers
 python -m rema_agents.talk --model RUN --play meta                you plan, the trained reasoner carries out
 python -m rema_agents.talk --server http://localhost:8000/v1      both seats on a server, questions from the keyboard
+
+What a run was trained with holds here too, unless a flag says otherwise: environment, process, system prompts, limits,
+chat template arguments.
 """
 
 from __future__ import annotations
@@ -11,18 +14,18 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from rema_agents.gate import Gate
-from rema_agents.play import play_episode
-from rema_agents.types import Episode, SamplingParams, Seat
-from rema_env.render import escaping, turn_text
-from rema_env.transcript import Message, Problem, Turn, role_of
+from pettingzoo import AECEnv
 
-EMBEDDED = "embedded"
-_LIMITS = {True: {"max_rounds": 4, "max_tokens": 48}, False: {"max_rounds": 30, "max_tokens": 512}}
-"""Rounds of a dialogue and tokens of a message: of the embedded model, of any other."""
+from rema_agents.gate import Gate
+from rema_agents.models import EMBEDDED, model_folder
+from rema_agents.play import play_episode
+from rema_agents.trained import Trained, trained_with
+from rema_agents.types import SamplingParams, Seat
+from rema_env.registry import resolve
+from rema_env.render import escaping, turn_text
+from rema_env.transcript import Finish, Message, Problem, Turn, role_of
 
 
 class ByHand:
@@ -38,29 +41,50 @@ class ByHand:
 
 
 class Aloud:
-    """Another seat, with everything it says printed as it is said."""
+    """Another seat, with everything it says printed as it is said, and why where it is given no room to say it.
 
-    def __init__(self, agent: str, seat: Seat) -> None:
-        self._agent, self._seat = agent, seat
+    Args:
+        room: how much it is given.
+    """
+
+    def __init__(self, agent: str, seat: Seat, room: str) -> None:
+        self._agent, self._seat, self._room = agent, seat, room
 
     async def say(self, observation: Mapping[str, Any], *, gate: Gate) -> Message:
         """What the other seat says."""
         said = await self._seat.say(observation, gate=gate)
         message = said if isinstance(said, Message) else Message(said)
         print(turn_text(Turn(self._agent, message)), flush=True)
+        if message.finish is Finish.CONTEXT_FULL:
+            print(f"the chat of {self._agent} is too long: {self._room}", flush=True)
         return message
 
 
-def model_seats(
-    model: str, server: str | None, params: SamplingParams, agents: Sequence[str]
-) -> Callable[[], dict[str, Seat]]:
-    """Load what the agents need, once; the function makes fresh seats for a dialogue."""
-    if server is not None:
-        from rema_agents.remote import RemoteSeat
-        from rema_agents.server import Server
+Seats = Callable[[], dict[str, Seat]]
 
-        connection = Server(server)
-        return lambda: {agent: RemoteSeat(connection, params) for agent in agents}
+
+def server_seats(url: str, params: SamplingParams, trained: Trained, agents: Sequence[str]) -> Seats:
+    """Fresh seats on a server for each dialogue."""
+    from rema_agents.remote import RemoteSeat
+    from rema_agents.server import Server
+
+    connection, room = Server(url), f"its server has no room for it and {params.max_tokens} tokens more (--max-tokens)"
+
+    def seat(agent: str) -> Seat:
+        return Aloud(agent, RemoteSeat(connection, params, share_thinking=trained.share_thinking), room)
+
+    return lambda: {agent: seat(agent) for agent in agents}
+
+
+def model_seats(folders: Mapping[str, str], params: SamplingParams, trained: Trained) -> Seats:
+    """Load what the agents need, once; the function makes fresh seats for a dialogue.
+
+    Args:
+        folders: agent -> model folder or hub name.
+
+    Raises:
+        ValueError: a model cannot be loaded, or has no room for an answer of that length.
+    """
     from transformers.utils.logging import disable_progress_bar
 
     from rema_agents.chat import ChatCodec
@@ -68,51 +92,32 @@ def model_seats(
     from rema_agents.seat import LMSeat
 
     disable_progress_bar()
-    folders = {agent: folder_of(model, role_of(agent)) for agent in agents}
-    loaded = {f: (ChatCodec.from_pretrained(f), HFSampler.from_pretrained(f)) for f in set(folders.values())}
+    template, most = trained.chat_template_kwargs, params.max_tokens
+    codecs = {f: ChatCodec.from_pretrained(f, chat_template_kwargs=template) for f in set(folders.values())}
+    samplers = {folder: HFSampler.from_pretrained(folder) for folder in codecs}
+    for folder, sampler in samplers.items():
+        if sampler.room is not None and most >= sampler.room:
+            raise ValueError(f"--max-tokens {most}: {folder} takes {sampler.room} tokens, the chat included: lower it")
 
     def seat(agent: str) -> Seat:
-        codec, sampler = loaded[folders[agent]]
-        longest = None if sampler.room is None else sampler.room - params.max_tokens
-        return LMSeat(agent, codec, sampler, params, max_prompt_length=longest)
+        folder = folders[agent]
+        room = samplers[folder].room
+        longest = None if room is None else room - most
+        own = LMSeat(
+            agent, codecs[folder], samplers[folder], params, max_prompt_length=longest,
+            share_thinking=trained.share_thinking,
+        )  # fmt: skip
+        return Aloud(agent, own, f"{folder} takes {room} tokens, {most} of them for the answer (--max-tokens)")
 
-    return lambda: {agent: seat(agent) for agent in agents}
-
-
-def folder_of(model: str, role: str) -> Path:
-    """The model folder of one role: `model` itself, or what a run or checkpoint keeps for the role or for all.
-
-    Raises:
-        ValueError: there is none.
-    """
-    if model == EMBEDDED:
-        from rema_agents.tiny import MODEL_FOLDER
-
-        return MODEL_FOLDER
-    path = Path(model)
-    for folder in (path, *(path / part / name for part in ("final", "best", "") for name in (role, "policy"))):
-        if (folder / "config.json").is_file():
-            return folder
-    raise ValueError(f"{model} holds no model for {role}: name a model folder, a checkpoint or a run with final/")
+    return lambda: {agent: seat(agent) for agent in folders}
 
 
-def terse(model: str) -> bool:
-    """Whether the embedded model's short prompts and limits apply: to itself, and to a run that trained it."""
-    config = Path(model, "config.yaml")
-    return model == EMBEDDED or (config.is_file() and "system_prompts: embedded" in config.read_text())
-
-
-def converse(arguments: argparse.Namespace, question: str, seats: Mapping[str, Seat]) -> Episode:
-    """One dialogue about a question, printed as it goes on."""
-    import rema_env
-    from rema_agents.tiny import SYSTEM_PROMPTS
-
-    prompts = SYSTEM_PROMPTS.get(arguments.process) if terse(arguments.model) else None
-    env = rema_env.math_v0(max_rounds=arguments.max_rounds, process=arguments.process, system_prompts=prompts)
+def make_env(trained: Trained) -> AECEnv:
+    """The environment that a model was trained in. Raises ValueError where there is none, or none with its settings."""
     try:
-        return asyncio.run(play_episode(env, seats, Problem("asked", question, arguments.answer)))
-    finally:
-        env.close()
+        return resolve(trained.env)(**trained.arguments)
+    except TypeError as error:
+        raise ValueError(f"environment {trained.env} does not take these settings: {error}") from error
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -121,20 +126,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         "python -m rema_agents.talk", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("question", nargs="?", help="without one, questions are read from the keyboard")
-    parser.add_argument("--model", default=EMBEDDED, help="a model folder, a checkpoint or a run (embedded)")
+    parser.add_argument("--model", help="a model folder, a checkpoint, a run or a hub name (embedded)")
     parser.add_argument("--server", help="an OpenAI-compatible server for the models' seats")
-    parser.add_argument("--play", choices=["meta", "reasoner"], help="the seat that you play by hand")
-    parser.add_argument("--process", default="multi_turn", help="multi_turn, single_turn, mrp or vrp")
+    parser.add_argument("--play", help="the role that you play by hand: meta, reasoner")
+    parser.add_argument("--process", help="multi_turn, single_turn, mrp or vrp (the run's, else multi_turn)")
     parser.add_argument("--answer", default="", help="the golden answer, to have the dialogue graded")
-    parser.add_argument("--max-rounds", type=int, help="rounds of a dialogue (30; embedded: 4)")
-    parser.add_argument("--max-tokens", type=int, help="tokens of a message (512; embedded: 48)")
+    parser.add_argument("--max-rounds", type=int, help="rounds of a dialogue (the run's, else 30; embedded: 4)")
+    parser.add_argument("--max-tokens", type=int, help="tokens of a message (the run's, else 512; embedded: 48)")
     parser.add_argument("--temperature", type=float, default=0.0, help="0 is greedy (0)")
     parser.add_argument("--seed", type=int, default=0, help="of the samples (0)")
     arguments = parser.parse_args(argv)
     escaping(sys.stdout)
-    for name, value in _LIMITS[terse(arguments.model) and arguments.server is None].items():
-        if getattr(arguments, name) is None:
-            setattr(arguments, name, value)
     try:
         return _talk(arguments)
     except ValueError as error:
@@ -149,19 +151,32 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _talk(arguments: argparse.Namespace) -> int:
-    params = SamplingParams(arguments.max_tokens, arguments.temperature, seed=arguments.seed)
-    by_hand = [f"{arguments.play}_0"] if arguments.play else []
-    agents = [a for a in ("meta_0", "reasoner_0") if a not in by_hand]
-    fresh_seats = model_seats(arguments.model, arguments.server, params, agents)
-    while True:
-        question = arguments.question or input("question > ")
-        seats: dict[str, Seat] = {agent: Aloud(agent, seat) for agent, seat in fresh_seats().items()}
-        seats |= {agent: ByHand(agent) for agent in by_hand}
-        episode = converse(arguments, question, seats)
-        graded = f", graded {episode.info['outcome']}" if episode.info.get("outcome") else ""
-        print(f"({episode.ending}{graded})")
-        if arguments.question:
-            return 0
+    model = arguments.model or (None if arguments.server else EMBEDDED)
+    trained = trained_with(model, process=arguments.process, max_rounds=arguments.max_rounds)
+    length = trained.max_tokens if arguments.max_tokens is None else arguments.max_tokens
+    params = SamplingParams(length, arguments.temperature, seed=arguments.seed)
+    env = make_env(trained)
+    try:
+        roles = {role_of(agent): agent for agent in env.possible_agents}
+        if arguments.play is not None and arguments.play not in roles:
+            raise ValueError(f"--play {arguments.play}: there is no such role; there are: {', '.join(roles)}")
+        others = {agent: role for role, agent in roles.items() if role != arguments.play}
+        if arguments.server:
+            fresh_seats = server_seats(arguments.server, params, trained, list(others))
+        else:
+            folders = {agent: model_folder(str(model), role) for agent, role in others.items()}
+            fresh_seats = model_seats(folders, params, trained)
+        by_hand = [roles[arguments.play]] if arguments.play else []
+        while True:
+            question = arguments.question or input("question > ")
+            seats = fresh_seats() | {agent: ByHand(agent) for agent in by_hand}
+            episode = asyncio.run(play_episode(env, seats, Problem("asked", question, arguments.answer)))
+            graded = f", graded {episode.info['outcome']}" if episode.info.get("outcome") else ""
+            print(f"({episode.ending}{graded})")
+            if arguments.question:
+                return 0
+    finally:
+        env.close()
 
 
 if __name__ == "__main__":

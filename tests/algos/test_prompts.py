@@ -37,7 +37,7 @@ def test_run_and_model_folders_keep_their_prompts_and_another_evaluation_is_warn
     assert "was taught with" not in capsys.readouterr().out
     other.write_text(yaml.safe_dump({**kept, "meta": "Solve."}))
     evaluate.main([str(run), "--system-prompts", str(other)])
-    assert "was taught with other system prompts for meta" in capsys.readouterr().err
+    assert "was taught with other system prompts for meta" in capsys.readouterr().out
 
 
 def test_training_on_what_is_evaluated_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rema_agents.talk import folder_of, main, terse
+from rema_agents.talk import main
 from rema_agents.tiny import MODEL_FOLDER
 
 
@@ -36,7 +36,19 @@ def test_the_embedded_pair_answers_a_question_aloud(capsys: pytest.CaptureFixtur
 
 def test_a_question_that_the_model_has_no_room_for_ends_as_context_full(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["Compute " + "1+" * 600 + "1 modulo 10."]) == 0
-    assert "(context_full)" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "the chat of meta_0 is too long: " in said
+    assert "takes 1024 tokens, 48 of them for the answer (--max-tokens)\n(context_full)" in said
+
+
+def test_an_answer_that_the_model_has_no_room_for_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["Hello", "--max-tokens", "1024"]) == 2
+    assert "takes 1024 tokens, the chat included" in capsys.readouterr().err
+
+
+def test_a_role_that_nobody_has_cannot_be_played(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["Hello", "--process", "mrp", "--play", "meta"]) == 2
+    assert "--play meta: there is no such role; there are: reasoner" in capsys.readouterr().err
 
 
 def test_a_person_plays_a_seat_and_asks_until_the_input_ends(
@@ -56,27 +68,26 @@ def test_a_person_plays_a_seat_and_asks_until_the_input_ends(
 
 
 def test_a_model_that_is_nowhere_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["Hello", "--model", "nowhere"]) == 2
-    assert "nowhere holds no model for meta" in capsys.readouterr().err
+    assert main(["Hello", "--model", "./nowhere"]) == 2
+    assert "./nowhere: there is no such folder" in capsys.readouterr().err
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """A run folder with weights for each role."""
-    for role in ("meta", "reasoner"):
-        shutil.copytree(MODEL_FOLDER, tmp_path / "final" / role)
-    (tmp_path / "config.yaml").write_text("system_prompts: embedded\n")
-    return tmp_path
+    """A run of the embedded model with prompts and limits of its own, interrupted after its first checkpoint."""
+    run = tmp_path / "run"
+    for checkpoint in ("best", "checkpoint-1"):
+        shutil.copytree(MODEL_FOLDER, run / checkpoint / "policy")
+    (run / "best" / "policy" / "model.safetensors").unlink()  # so that it cannot be what is taken
+    (run / "latest").write_text("checkpoint-1")
+    (run / "system_prompts.yaml").write_text("meta: Plan.\nreasoner: Solve.\n")
+    (run / "config.yaml").write_text("model_name_or_path: embedded\nmax_rounds: 1:0,3:10\nmax_completion_length: 40\n")
+    return run
 
 
-def test_a_run_is_found_by_its_roles_and_keeps_its_short_prompts(run: Path) -> None:
-    assert folder_of(str(run), "meta") == run / "final" / "meta"
-    assert folder_of(str(run / "final"), "reasoner") == run / "final" / "reasoner"
-    assert terse(str(run))
-    assert not terse(str(run / "final"))
-
-
-def test_a_run_with_shared_weights_serves_every_role(run: Path) -> None:
-    shutil.rmtree(run / "final" / "meta")
-    (run / "final" / "reasoner").rename(run / "final" / "policy")
-    assert folder_of(str(run), "meta") == folder_of(str(run), "reasoner") == run / "final" / "policy"
+@pytest.mark.parametrize("part", ["", "checkpoint-1", "checkpoint-1/policy"])
+def test_a_run_and_each_part_of_it_are_talked_with_as_they_were_trained(
+    run: Path, part: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["Compute 3+4 modulo 10.", "--answer", "7", "--model", str(run / part)]) == 0
+    assert "(finished, graded right)" in capsys.readouterr().out
