@@ -20,13 +20,13 @@ from typing import Any
 from algos import ranks
 from algos.config import TrainConfig
 from algos.deepspeed_config import zero_stage
-from algos.models import local_folder
-from algos.prompts import FILE as PROMPTS
 from algos.prompts import write_prompts
 from algos.publish import publish
 from algos.scoring import Precision
 from algos.seeds import generator_states, restore_generators
 from algos.state import Progress, Run
+from rema_agents.models import local_folder
+from rema_agents.trained import PROMPTS
 
 
 def save_weights(run: Run, folder: Path) -> None:
@@ -150,7 +150,7 @@ def fixed(config: TrainConfig) -> dict[str, Any]:
 
 
 def load_checkpoint(run: Run, path: Path) -> None:
-    """Go on from a checkpoint: weights, optimizer, schedule, step, random states, and the metrics up to it.
+    """Go on from a checkpoint: weights, optimizer, schedule, step and random states.
 
     Raises ValueError where it holds other policies than those that learn now.
     """
@@ -173,4 +173,3 @@ def load_checkpoint(run: Run, path: Path) -> None:
     random = path / "trainer" / "random" / f"rank-{ranks.number():03d}.json"
     if random.is_file():
         restore_generators(json.loads(random.read_text()))
-    run.folder.forget_after(run.progress.step, logged=run.progress.logged)

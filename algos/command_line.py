@@ -17,6 +17,7 @@ import tyro
 import yaml
 
 from algos.config import CommandConfig
+from algos.disk_full import tells_no_room
 from algos.other_names import in_our_words, known_flag, with_our_words
 from algos.presets import PRESETS
 from algos.typed import typed
@@ -84,15 +85,33 @@ def parse(
 def exit_on_mistakes(prog: str) -> Iterator[None]:
     """Within: a ValueError is the user's to mend, so its message is printed and the process exits with code 2.
 
-    Ctrl-C exits with 130, in one line as well. Of the ranks on one machine the first one prints.
+    Ctrl-C exits with 130, a full disk with 1, in one line as well.
     """
     try:
-        yield
+        with exit_on_full_disk(prog):
+            yield
     except (ValueError, KeyboardInterrupt) as error:
         interrupted = isinstance(error, KeyboardInterrupt)
-        if os.environ.get("LOCAL_RANK", "0") == "0":
-            print(f"{prog}: {'interrupted' if interrupted else error}", file=sys.stderr)
+        _say(prog, "interrupted" if interrupted else error)
         raise SystemExit(130 if interrupted else 2) from None
+
+
+@contextmanager
+def exit_on_full_disk(prog: str) -> Iterator[None]:
+    """Within: where the disk has no room, that is one message, and the process exits with code 1."""
+    try:
+        yield
+    except OSError as error:
+        if not tells_no_room(error):
+            raise
+        _say(prog, error)
+        raise SystemExit(1) from None
+
+
+def _say(prog: str, what: object) -> None:
+    """Of the ranks on one machine the first one speaks."""
+    if os.environ.get("LOCAL_RANK", "0") == "0":
+        print(f"{prog}: {what}", file=sys.stderr)
 
 
 def _defaults(config_class: type[C], args: Sequence[str]) -> C:

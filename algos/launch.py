@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from algos import ranks
-from algos.alarms import Alarms
 from algos.algorithm import Algorithm
-from algos.checkpoint import load_checkpoint, progress_in, read_progress
 from algos.command_line import exit_on_mistakes, flatten
 from algos.config import TrainConfig
 from algos.console import Console, hush_libraries
 from algos.deepspeed_config import read_deepspeed_file, zero_stage
+from algos.disk_full import no_room
 from algos.evaluate import Evaluation, NothingPlayed
+from algos.going_on import checkpoint_of, folder_of, take_up
 from algos.group_pay import both_orders, check_both_orders, check_group_rewards
 from algos.memory import OutOfMemory
-from algos.models import EMBEDDED, model_folder
 from algos.phases import check_phases
 from algos.plan import GB, Gpus, Shape, make_plan, refuse_a_small_share, refuse_what_cannot_fit
 from algos.prompts import mismatch, write_prompts
 from algos.report_to import Reporters, check_installed
-from algos.run_folder import RunFolder, latest_checkpoint, no_room, unused
 from algos.samplers import Room, servers_of
 from algos.seeds import seed_generators
 from algos.state import Run
@@ -37,6 +34,7 @@ from algos.team import (
     total_updates,
 )
 from algos.world import eval_sets, kept_apart, make_world, trained_on
+from rema_agents.models import EMBEDDED, model_folder
 from rema_env.transcript import role_of
 
 
@@ -71,6 +69,7 @@ def launch(config: TrainConfig, algorithm: Algorithm, *, command: str) -> dict[s
         finally:
             run.reporters.close()
             run.team.close()
+            run.folder.close()
     say_result(console, summary)
     if left_out := getattr(run.world.problems, "left_out", 0):
         console.say(f"{left_out} questions of {run.world.problems.name} are evaluated on and were not trained on")
@@ -89,11 +88,13 @@ def how_to_go_on(run: Run) -> str:
 def say_result(console: Console, summary: dict[str, Any]) -> None:
     """Accuracy before and after, where it was measured."""
     before, after = (summary[name] for name in ("accuracy_before", "accuracy_after"))
-    if before is not None and after is not None:
+    done = f"after {summary['steps']} steps and {summary['train_seconds']:.0f} s of training"
+    if before is None and after is not None:
+        console.say(f"held-out accuracy {after:.3f} {done}; before it, it was not measured on the same problems")
+    elif before is not None and after is not None:
         greedy = summary["accuracy_greedy_before"], summary["accuracy_greedy_after"]
         console.say(
-            f"held-out accuracy {before:.3f} before, {after:.3f} after {summary['steps']} steps and "
-            f"{summary['train_seconds']:.0f} s of training (greedy {greedy[0]:.3f}, {greedy[1]:.3f})"
+            f"held-out accuracy {before:.3f} before, {after:.3f} {done} (greedy {greedy[0]:.3f}, {greedy[1]:.3f})"
         )
 
 
@@ -158,8 +159,8 @@ def prepare(config: TrainConfig, algorithm: Algorithm, console: Console, command
     if both_orders(config.sampling.group_rewards):
         check_both_orders(world.problems.draw(config.common.seed, 0), config.sampling.num_generations)
     console.say(batch_layout(config, world.agents, ranks=ranks.count()))
-    folder = _folder(config, command)
-    checkpoint, first = _checkpoint(config, folder, console)
+    folder = folder_of(config, command)
+    checkpoint = checkpoint_of(config, folder)
     hush_libraries()
     seed_generators(config.common.seed, ranks.number())
     team = _team(config, algorithm, world.agents)
@@ -169,50 +170,14 @@ def prepare(config: TrainConfig, algorithm: Algorithm, console: Console, command
     for name, problems in sets.items():
         if (said := trained_on(world.problems, problems, name)) is not None:
             console.warn(said)
+    run = Run(config, algorithm, world, evaluation, team, folder, console, sets)
+    take_up(run, checkpoint, console)
     settings = flatten(config)
     folder.write_config(settings)
     write_prompts(folder.path, world.system_prompts)
-    reporters = Reporters(config.run.report_to if ranks.is_first() else (), folder.path, settings, first=first)
-    run = Run(config, algorithm, world, evaluation, team, folder, console, reporters, sets)
-    if checkpoint is not None:
-        load_checkpoint(run, checkpoint)
-        run.alarms = Alarms(logged_until_now(run))
-        console.say(f"resumed from {checkpoint}, after step {run.progress.step}")
-    elif config.run.resume_from_checkpoint:
-        folder.forget_after(0, logged=-1)
+    told = config.run.report_to if ranks.is_first() else ()
+    run.reporters = Reporters(told, folder.path, settings, first=run.progress.logged + 1)
     return run
-
-
-def logged_until_now(run: Run) -> list[dict[str, Any]]:
-    """The metrics of all steps done, that of one whose evaluation is still to come included.
-
-    The same on every rank, though the first one may still be writing the file anew without the steps to be made again.
-    """
-    steps = [line for line in run.folder.metrics() if line["step"] <= run.progress.logged]
-    return steps if run.progress.unlogged is None else [*steps, run.progress.unlogged]
-
-
-def _folder(config: TrainConfig, command: str) -> RunFolder:
-    """The run's folder, the same for all ranks."""
-    if config.run.resume_from_checkpoint == "latest" and config.common.output_dir is None:
-        raise ValueError("--resume-from-checkpoint latest needs --output-dir: the folder of the run that goes on")
-    path = Path(config.common.output_dir or unused(command))
-    return RunFolder(ranks.gather(path)[0], resume=config.run.resume_from_checkpoint is not None)
-
-
-def _checkpoint(config: TrainConfig, folder: RunFolder, console: Console) -> tuple[Path | None, int]:
-    """The checkpoint to resume from, if any, and the first step whose metrics are to come."""
-    resume = config.run.resume_from_checkpoint
-    if resume is None:
-        return None, 0
-    path = folder.latest() if resume == "latest" else Path(resume)
-    if path is not None and not (path / "trainer").is_dir():
-        path = latest_checkpoint(path) or path
-    path = ranks.gather(path)[0]  # the first rank may just have mended the folder
-    if path is None:
-        console.say(f"there is no checkpoint in {folder.path} yet: starting from the beginning")
-        return None, 0
-    return path, progress_in(read_progress(path, config)).logged + 1
 
 
 def _team(config: TrainConfig, algorithm: Algorithm, agents: tuple[str, ...]) -> Any:

@@ -16,7 +16,13 @@ class Reporters:
         first: the first step that is to come; what a tensorboard holds from there on no longer counts.
     """
 
-    def __init__(self, names: Sequence[str], folder: Path, settings: Mapping[str, Any], *, first: int = 0) -> None:
+    def __init__(
+        self,
+        names: Sequence[str] = (),
+        folder: Path = Path(),
+        settings: Mapping[str, Any] | None = None,
+        first: int = 0,
+    ) -> None:
         self._tensorboard: Any = None
         self._trackers: list[Any] = []
         for name in names:
@@ -26,7 +32,7 @@ class Reporters:
                 )
             else:
                 tracker = importlib.import_module(name)
-                tracker.init(project="rema", name=folder.name, config=dict(settings))
+                tracker.init(project="rema", name=folder.name, config=dict(settings or {}))
                 self._trackers.append(tracker)
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:

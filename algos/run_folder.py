@@ -4,16 +4,18 @@ RUN/config.yaml  metrics.jsonl  summary.json  latest  tensorboard/
     episodes/step-000012.jsonl  skipped/...  evaluation/...
     checkpoint-40/policy/ (or one folder a role)  checkpoint-40/trainer/
     best/policy/  final/policy/
+    earlier-1/                  what an earlier start left, where the run did not go on from it
 """
 
 from __future__ import annotations
 
-import errno
 import itertools
 import json
 import os
+import re
 import shutil
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,8 +23,18 @@ from typing import Any
 import yaml
 
 from algos import ranks
+from algos.claim import claim
+from algos.disk_full import room_for
 from rema_agents.episodes import write_episodes
+from rema_agents.models import checkpoints, latest_checkpoint, step_of
 from rema_agents.types import Episode
+
+RESULT = ("final", "summary.json")
+"""What a run leaves at its end."""
+RECORDS = ("metrics.jsonl", "episodes", "evaluation", "skipped", "tensorboard", "best", *RESULT)
+"""What a run leaves besides its settings and checkpoints."""
+
+_LEFTOVER = re.compile(r"(checkpoint-\d+|best|final|latest|config\.yaml|metrics\.jsonl|summary\.json)\.(old|tmp)")
 
 
 def unused(command: str) -> Path:
@@ -32,47 +44,46 @@ def unused(command: str) -> Path:
     return next(path for path in names if not path.exists())
 
 
-class DiskFull(OSError):
-    """There was no room for a folder; what was begun is gone and whatever stood there before still stands."""
-
-
 class RunFolder:
     """A folder that one run writes. Of several ranks the first one writes; the others may ask for everything as well.
 
     Args:
-        path: new or empty, unless the run is resumed.
-        resume: whether it is; only then may the folder hold a run already.
+        path: new or empty, unless a run goes on.
+        resume: `--resume-from-checkpoint`; see `algos.claim` for what it makes of a folder that is not empty.
 
     Raises:
-        ValueError: the folder holds something already and the run is not resumed.
+        ValueError: the folder may not be written.
     """
 
-    def __init__(self, path: Path, *, resume: bool = False) -> None:
+    def __init__(self, path: Path, *, resume: str | None = None) -> None:
         self.path = path
         self._writes = ranks.is_first()
-        if path.exists() and not path.is_dir():
-            raise ValueError(f"--output-dir {path} is a file")
-        if not self._writes:
-            return
-        if path.is_dir() and any(path.iterdir()) and not resume:
-            raise ValueError(
-                f"--output-dir {path} is not empty: name a new folder, or go on with --resume-from-checkpoint latest"
-            )
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-            (path / ".written").touch()
-            (path / ".written").unlink()
-        except OSError as error:
-            raise ValueError(f"--output-dir {path} cannot be written: {error.strerror}") from None
-        self._mend()
+        self.close: Callable[[], Any] = lambda: None
+        """Let other processes write it."""
+        if self._writes:
+            self.close = weakref.finalize(self, os.close, claim(path, resume))
+            self._mend()
 
     def _mend(self) -> None:
         """Undo what a killed process left half done: an old folder goes back where its successor never came."""
-        for old in self.path.glob("*.old"):
-            if not old.with_suffix("").exists():
+        own = [path for path in self.path.iterdir() if _LEFTOVER.fullmatch(path.name)]
+        for old in own:
+            if old.suffix == ".old" and not old.with_suffix("").exists():
                 old.rename(old.with_suffix(""))
-        for leftover in (*self.path.glob("*.old"), *self.path.glob("*.tmp")):
+        for leftover in filter(Path.exists, own):
             shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
+
+    def set_aside(self, *names: str) -> Path | None:
+        """Move what there is of these into earlier-1, -2, ..., beside the settings it was made with; None: nothing."""
+        found = [path for name in names if (path := self.path / name).exists()]
+        if not self._writes or not found:
+            return None
+        aside = next(p for n in itertools.count(1) if not (p := self.path / f"earlier-{n}").exists())
+        aside.mkdir()
+        shutil.copy2(self.path / "config.yaml", aside)
+        for path in found:
+            path.rename(aside / path.name)
+        return aside
 
     def write_config(self, settings: Mapping[str, Any]) -> None:
         """config.yaml: the resolved settings; `--config` reads it again."""
@@ -82,7 +93,8 @@ class RunFolder:
         """Append one step's metrics to metrics.jsonl."""
         if not self._writes:
             return
-        with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
+        path = self.path / "metrics.jsonl"
+        with room_for(path, self.path), path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(dict(metrics)) + "\n")
 
     def metrics(self) -> list[dict[str, Any]]:
@@ -116,7 +128,8 @@ class RunFolder:
     def _write_episodes(self, name: str, episodes: Sequence[Episode]) -> Path:
         path = self.path / f"{name}.jsonl"
         if self._writes:
-            write_episodes(path, episodes)
+            with room_for(path, self.path):
+                write_episodes(path, episodes)
         return path
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
@@ -135,16 +148,14 @@ class RunFolder:
             aside.mkdir()
         ranks.wait()
         try:
-            fill(aside)
-            ranks.wait()
-            if self._writes:
-                _open_to_readers(aside)
-                _to_disk(aside)
-        except Exception as error:
-            full = no_room(error, self.path)
+            with room_for(target, self.path):
+                fill(aside)
+                ranks.wait()
+                if self._writes:
+                    _open_to_readers(aside)
+                    _to_disk(aside)
+        except Exception:
             shutil.rmtree(aside, ignore_errors=True)
-            if full:
-                raise DiskFull(errno.ENOSPC, f"No space left on the disk for {target}") from error
             raise
         if self._writes:
             if target.exists():
@@ -161,50 +172,33 @@ class RunFolder:
         """
         path = self.write_folder(f"checkpoint-{step}", fill)
         self._write_whole("latest", path.name)
-        until_now = [made for made in self.checkpoints() if _step(made) <= step]
+        until_now = [made for made in self.checkpoints() if step_of(made) <= step]
         for old in until_now[:-keep] if keep and self._writes else ():
             shutil.rmtree(old.rename(old.with_name(f"{old.name}.tmp")))  # half removed it must not count as whole
         return path
 
     def checkpoints(self) -> list[Path]:
         """All whole checkpoints, oldest first."""
-        return _checkpoints(self.path)
+        return checkpoints(self.path)
 
     def latest(self) -> Path | None:
         """The checkpoint to go on from, or None."""
         return latest_checkpoint(self.path)
 
     def _write_whole(self, name: str, text: str) -> None:
-        """A file that appears whole or not at all."""
-        if self._writes:
-            aside = self.path / f"{name}.tmp"
-            with aside.open("w", encoding="utf-8") as file:
+        """A file that appears whole or not at all. Raises DiskFull where there is no room for it."""
+        if not self._writes:
+            return
+        aside = self.path / f"{name}.tmp"
+        try:
+            with room_for(self.path / name, self.path), aside.open("w", encoding="utf-8") as file:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
-            aside.replace(self.path / name)
-
-
-def latest_checkpoint(run: Path) -> Path | None:
-    """The checkpoint that `latest` names, also where a process was killed while it was being replaced.
-
-    Where `latest` is missing or names nothing, the newest that there is: a folder of that name is always whole.
-    """
-    pointer = run / "latest"
-    name = pointer.read_text(encoding="utf-8", errors="replace").strip() if pointer.is_file() else ""
-    for path in (run / name, run / f"{name}.old") if name else ():
-        if path.is_dir():
-            return path
-    return max(_checkpoints(run), key=_step, default=None)
-
-
-def _checkpoints(run: Path) -> list[Path]:
-    found = (p for p in run.glob("checkpoint-*") if p.name.removeprefix("checkpoint-").isdigit())
-    return sorted(found, key=_step)
-
-
-def _step(checkpoint: Path) -> int:
-    return int(checkpoint.name.removeprefix("checkpoint-"))
+        except OSError:
+            aside.unlink(missing_ok=True)
+            raise
+        aside.replace(self.path / name)
 
 
 def _open_to_readers(folder: Path) -> None:
@@ -220,10 +214,3 @@ def _to_disk(folder: Path) -> None:
         if path.is_file():
             with path.open("rb") as file:
                 os.fsync(file.fileno())
-
-
-def no_room(error: Exception, path: Path) -> bool:
-    """Whether a full disk, or a limit on files, is behind an error; libraries tell of it in errors of their own."""
-    told = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    in_words = any(words in str(error) for words in ("No space left", "File too large"))
-    return told or in_words or shutil.disk_usage(path).free < 2**20

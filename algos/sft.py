@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from tyro.conf import OmitArgPrefixes as Flat
 
 from algos import ranks
-from algos.command_line import exit_on_mistakes, flatten, parse, peek, read_yaml, with_settings
+from algos.command_line import exit_on_full_disk, exit_on_mistakes, flatten, parse, peek, read_yaml, with_settings
 from algos.config import CommandConfig, LearnerConfig
 from algos.models import EMBEDDED, model_folder
 from algos.prompts import write_prompts
@@ -265,7 +265,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         with exit_on_mistakes(prog):
             school = prepare(config)
         try:
-            with console:
+            with exit_on_full_disk(prog), console:
                 console.say(f"final weights: {train(school, console.say)}")
         except NothingToTrainOn as error:
             raise SystemExit(f"{prog}: {error}; raise --max-length {config.sft.max_length}") from None

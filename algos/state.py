@@ -33,6 +33,7 @@ class Progress:
         train_seconds: spent in steps, evaluation and saving not counted.
         best_step, best_score: the evaluation whose weights are in best/.
         before: evaluation set -> accuracy sampled and greedy, before the first step; None until it is known.
+        asked: evaluation set -> a digest of what those accuracies, and the best one, were measured on.
         unlogged: the metrics of a step whose evaluation is still to come.
         skipped_in_a_row: updates left out since the last one that was made.
         phase: with `--phase-problems`: the phase's first step, and the draws of its problems.
@@ -45,6 +46,7 @@ class Progress:
     best_step: int | None = None
     best_score: float = -1.0
     before: dict[str, list[float | None]] | None = None
+    asked: dict[str, str] = field(default_factory=dict)
     unlogged: dict[str, Any] | None = None
     skipped_in_a_row: int = 0
     phase: dict[str, Any] | None = None
@@ -82,8 +84,8 @@ class Run:
     team: Team
     folder: RunFolder
     console: Console
-    reporters: Reporters
     sets: Mapping[str, Sequence[Problem]]
+    reporters: Reporters = field(default_factory=Reporters)
     progress: Progress = field(default_factory=Progress)
     alarms: Alarms = field(default_factory=Alarms)
 

@@ -17,6 +17,7 @@ import numpy as np
 from algos.alarms import COLLAPSE, alarm_metrics
 from algos.checkpoint import save_checkpoint, save_weights
 from algos.collect import collect
+from algos.comparable import asked
 from algos.evaluate import Scores, evaluate_sets, provenance
 from algos.groups import vary
 from algos.interrupt import Interrupts, Stopped
@@ -74,6 +75,7 @@ def start_from(run: Run, before: Mapping[str, Scores]) -> None:
     warn_of_cold_start(run, [e for score in before.values() for e in score.episodes])
     keep_best(run, before)
     run.progress.before = {name: [score.accuracy, score.accuracy_greedy] for name, score in before.items()}
+    run.progress.asked = asked(run)
     if before:
         keep_metrics(run, {"step": 0, **score_metrics(before)})
 
@@ -218,6 +220,7 @@ def summarise(run: Run, after: Mapping[str, Scores]) -> dict[str, Any]:
     """Write and return summary.json."""
     before = run.progress.before or {}
     last = {name: [score.accuracy, score.accuracy_greedy] for name, score in after.items()}
+    compares = before.keys() == last.keys()
 
     def mean(scores: Mapping[str, Sequence[float | None]], place: int) -> float | None:
         values = [value for score in scores.values() if (value := score[place]) is not None]
@@ -227,9 +230,9 @@ def summarise(run: Run, after: Mapping[str, Scores]) -> dict[str, Any]:
         "seed": run.config.common.seed,
         "steps": run.progress.step,
         "train_seconds": round(run.progress.train_seconds, 2),
-        "accuracy_before": mean(before, 0),
+        "accuracy_before": mean(before, 0) if compares else None,
         "accuracy_after": mean(last, 0),
-        "accuracy_greedy_before": mean(before, 1),
+        "accuracy_greedy_before": mean(before, 1) if compares else None,
         "accuracy_greedy_after": mean(last, 1),
         "best_step": run.progress.best_step,
         "best_accuracy": run.progress.best_score if run.progress.best_step is not None else None,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Sequence
+import importlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,11 @@ import torch
 from algos import grpo, scoring
 from algos import learner as learner_module
 from algos.command_line import parse
+from algos.disk_full import DiskFull
 from algos.launch import launch
 from algos.learner import Learner
 from algos.memory import OutOfMemory, mending
-from algos.run_folder import DiskFull, RunFolder
+from algos.run_folder import RunFolder
 from rema_agents.episodes import read_episodes
 from tests.algos.steps import steps_of
 
@@ -180,15 +182,16 @@ def test_a_run_killed_between_two_renames_finds_its_old_folder_again(tmp_path: P
     def fill(path: Path) -> None:
         (path / "weights").write_text("old")
 
+    folder.write_config({"resume_from_checkpoint": None})
     folder.write_checkpoint(3, fill, keep=None)
     (tmp_path / "run" / "checkpoint-3").rename(tmp_path / "run" / "checkpoint-3.old")
     (tmp_path / "run" / "checkpoint-3.tmp").mkdir()
     latest = folder.latest()
     assert latest is not None
     assert (latest / "weights").read_text() == "old"
-    again = RunFolder(tmp_path / "run", resume=True)
+    again = RunFolder(tmp_path / "run", resume="latest")
     assert again.latest() == tmp_path / "run" / "checkpoint-3"
-    assert {path.name for path in again.path.iterdir()} == {"checkpoint-3", "latest"}
+    assert {path.name for path in again.path.iterdir()} == {"checkpoint-3", "latest", "config.yaml", ".lock"}
 
 
 def test_a_line_of_metrics_half_written_does_not_count(tmp_path: Path) -> None:
@@ -201,16 +204,39 @@ def test_a_line_of_metrics_half_written_does_not_count(tmp_path: Path) -> None:
     assert [line["step"] for line in folder.metrics()] == [1, 2]
 
 
-def test_a_disk_that_is_full_for_episodes_is_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    kept = tmp_path / "run" / "evaluation" / "heldout-step-000000.tmp"
-    kept.parent.mkdir(parents=True)
-    kept.symlink_to("/dev/full")
+def test_a_disk_that_is_full_for_episodes_is_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = tmp_path / "run" / "evaluation" / "heldout-step-000000"
+    start = RunFolder.write_config
+
+    def then_full(self: RunFolder, settings: Mapping[str, Any]) -> None:
+        start(self, settings)
+        kept.parent.mkdir()
+        kept.with_suffix(".tmp").symlink_to("/dev/full")
+
+    monkeypatch.setattr(RunFolder, "write_config", then_full)
     with pytest.raises(SystemExit) as exit_:
-        run(tmp_path / "run", "--max-steps", "1", "--resume-from-checkpoint", "latest")
+        run(tmp_path / "run", "--max-steps", "1")
     assert exit_.value.code == 1
     (said,) = capsys.readouterr().err.splitlines()
-    assert "No space left on device" in said
+    assert f"No space left on the disk for {kept.with_suffix('.jsonl')}" in said
     assert "no checkpoint was written yet, after 0 steps" in said
+
+
+@pytest.mark.parametrize("command", ["grpo", "sft", "evaluate"])
+def test_a_disk_that_is_full_for_the_settings_is_one_message_of_every_command(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    monkeypatch.setattr(RunFolder, "_mend", lambda self: (self.path / "config.yaml.tmp").symlink_to("/dev/full"))
+    target = ["embedded"] if command == "evaluate" else []
+    with pytest.raises(SystemExit) as exit_:
+        importlib.import_module(f"algos.{command}").main([*target, "--output-dir", str(folder)])
+    assert exit_.value.code == 1
+    (said,) = capsys.readouterr().err.splitlines()
+    assert f"No space left on the disk for {folder / 'config.yaml'}" in said
+    assert not (folder / "config.yaml.tmp").is_symlink(), "what was begun is gone"
 
 
 def test_a_full_disk_is_told_by_any_library_in_its_own_words(tmp_path: Path) -> None:

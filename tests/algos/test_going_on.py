@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import signal
 from collections.abc import Callable
@@ -114,6 +115,63 @@ def test_a_run_stands_for_its_latest_checkpoint(
 ) -> None:
     run("--max-steps", "1", "--resume-from-checkpoint", str(folder), "--output-dir", str(tmp_path / "other"))
     assert f"resumed from {folder / 'checkpoint-1'}, after step 1" in capsys.readouterr().out
+
+
+def test_a_run_that_goes_on_beyond_its_result_stands_for_its_latest_checkpoint_and_the_result_is_kept(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from algos import trainer
+    from rema_agents.models import model_folder
+
+    first, one_step = (folder / "final" / "policy" / "model.safetensors").read_bytes(), trainer.one_step
+
+    def under_way(run: Run) -> dict[str, Any]:
+        assert model_folder(str(folder)) == str(folder / "checkpoint-1" / "policy")
+        assert not (folder / "summary.json").exists()
+        return one_step(run)
+
+    monkeypatch.setattr(trainer, "one_step", under_way)
+    run("--max-steps", "2", "--resume-from-checkpoint", "latest", "--output-dir", str(folder))
+    kept = folder / "earlier-1"
+    assert f"is in {kept}\n" in capsys.readouterr().out
+    assert sorted(path.name for path in kept.iterdir()) == ["config.yaml", "final", "summary.json"]
+    assert (kept / "final" / "policy" / "model.safetensors").read_bytes() == first
+    assert [json.loads((f / "summary.json").read_text())["steps"] for f in (kept, folder)] == [1, 2]
+    run("--max-steps", "2", "--resume-from-checkpoint", "latest", "--output-dir", str(folder))
+    assert not (folder / "earlier-2").exists(), "nothing was learnt"
+
+
+def test_where_there_is_no_checkpoint_a_run_starts_again_and_what_it_had_done_is_kept(folder: Path) -> None:
+    for name in ("checkpoint-1", "final"):
+        shutil.rmtree(folder / name)
+    before = (folder / "metrics.jsonl").read_text()
+    run("--max-steps", "0", "--resume-from-checkpoint", "latest", "--output-dir", str(folder))
+    assert (folder / "earlier-1" / "metrics.jsonl").read_text() == before
+    assert (folder / "earlier-1" / "episodes" / "step-000001.jsonl").is_file()
+    assert (folder / "metrics.jsonl").read_text() == before.splitlines(keepends=True)[0]
+    assert not (folder / "episodes").exists()
+
+
+@pytest.mark.parametrize("other", [["--eval-num-problems", "5"], ["--process", "single_turn"]])
+def test_an_evaluation_on_other_problems_is_not_compared_with_the_one_before_training(
+    other: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("--max-steps", "1", "--resume-from-checkpoint", "latest", "--output-dir", str(folder), *other)
+    said = capsys.readouterr().out
+    assert "warning: evaluation is on other problems than at the start of this run" in said
+    assert "before it, it was not measured on the same problems" in said
+    summary = json.loads((folder / "summary.json").read_text())
+    assert (summary["accuracy_before"], summary["evaluation"]["heldout"]["before"]) == (None, None)
+    assert (summary["best_step"], summary["best_accuracy"]) == (1, summary["accuracy_after"])
+    assert (folder / "earlier-1" / "best" / "policy" / "config.json").is_file()
+
+
+def test_another_run_or_what_is_none_is_not_written_over(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = folder.parent / "other"
+    shutil.copytree(folder, other)
+    assert "holds another run" in refused(capsys, folder, "--resume-from-checkpoint", str(other / "checkpoint-1"))
+    (folder / "config.yaml").unlink()
+    assert "holds something else than a run to go on with" in refused(capsys, folder)
 
 
 def test_latest_of_no_folder_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -36,7 +36,7 @@ def left_by(run: Path) -> dict[str, Any]:
         "summary": timeless(json.loads((run / "summary.json").read_text())),
         "weights": {n: (run / n / "policy" / "model.safetensors").read_bytes() for n in ("best", "final")},
         "episodes": {path.name: path.read_text() for path in (run / "episodes").iterdir()},
-        "folders": sorted(path.name for path in run.iterdir()),
+        "folders": sorted(path.name for path in run.iterdir() if not path.name.startswith("earlier-")),
     }
 
 

@@ -13,7 +13,8 @@ import torch
 from safetensors.torch import save_file
 
 from algos.checkpoint import keep_frozen
-from algos.run_folder import RunFolder, latest_checkpoint, unused
+from algos.run_folder import RunFolder, unused
+from rema_agents.models import latest_checkpoint
 
 
 def holding(text: str) -> Callable[[Path], None]:
@@ -38,7 +39,7 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     assert (folder.path / "best" / "weights").read_text() == "old"
     folder.write_folder("best", holding("new"))
     assert (folder.path / "best" / "weights").read_text() == "new"
-    assert {path.name for path in folder.path.iterdir()} == {"best"}
+    assert {path.name for path in folder.path.iterdir()} == {"best", ".lock"}
 
 
 def test_weights_are_as_readable_as_any_other_file(tmp_path: Path) -> None:
@@ -111,6 +112,7 @@ def save(folder, text, dying):
 
 for moment in sys.argv[2:]:
     folder = run_folder.RunFolder(Path(sys.argv[1]) / moment)
+    folder.write_config({"resume_from_checkpoint": None})
     save(folder, "first", False)
     if os.fork() == 0:
         kill_in(moment)
@@ -128,10 +130,10 @@ def test_a_process_killed_while_it_saves_the_same_step_again_leaves_a_whole_chec
         found = latest_checkpoint(tmp_path / moment)
         assert found is not None
         assert [(found / name).read_text() for name in ("weights", "optimizer")] == [kept, kept], moment
-        again = RunFolder(tmp_path / moment, resume=True)
+        again = RunFolder(tmp_path / moment, resume="latest")
         assert again.latest() == again.path / "checkpoint-3"
         assert (again.path / "checkpoint-3" / "optimizer").read_text() == kept
-        assert {path.name for path in again.path.iterdir()} == {"checkpoint-3", "latest"}
+        assert {path.name for path in again.path.iterdir()} == {"checkpoint-3", "latest", "config.yaml", ".lock"}
 
 
 def test_a_run_that_went_back_keeps_the_checkpoint_that_it_has_just_written(tmp_path: Path) -> None:
@@ -155,12 +157,3 @@ def test_steps_beyond_a_checkpoint_are_forgotten(tmp_path: Path) -> None:
         "step-000001.jsonl",
         "step-000002.jsonl",
     ]
-
-
-def test_a_folder_in_use_or_a_file_in_its_place_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match="is a file"):
-        RunFolder(tmp_path / "file")
-    with pytest.raises(ValueError, match="is not empty"):
-        RunFolder(tmp_path)
-    assert RunFolder(tmp_path, resume=True).path == tmp_path

@@ -250,7 +250,7 @@ def test_a_folder_that_holds_a_run_is_not_written_over(straight: Path, capsys: p
 
     with pytest.raises(SystemExit):
         main(["--output-dir", str(straight)])
-    assert "is not empty: name a new folder, or go on with --resume-from-checkpoint latest" in capsys.readouterr().err
+    assert "holds a run already: name a new folder; training goes on in it with --resume" in capsys.readouterr().err
 
 
 def test_the_command_without_flags_learns_and_both_agents_matter(
