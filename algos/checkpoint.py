@@ -118,10 +118,10 @@ def read_progress(path: Path, config: TrainConfig) -> dict[str, Any]:
         raise ValueError(f"--resume-from-checkpoint: {file} is damaged; choose another checkpoint") from None
     stage, saved = zero_stage(config.learner), (state["zero_stage"], state["ranks"])
     if saved[0] != stage or (stage and saved[1] != ranks.count()):
+        was, here = (f"{n} rank{'s' * (n > 1)} with ZeRO stage {s}" for s, n in (saved, (stage, ranks.count())))
         raise ValueError(
-            f"{path} was written by {saved[1]} ranks with ZeRO stage {saved[0]} and cannot be taken up by "
-            f"{ranks.count()} with stage {stage}: use the same, or start afresh from its weights alone with "
-            f"--model-name-or-path {path}"
+            f"{path} was written by {was} and cannot be taken up by {here}: use the same, or start afresh from its "
+            f"weights alone with --model-name-or-path {path}"
         )
     for name, was in state.get("fixed", {}).items():
         if (now := fixed(config)[name]) != was:
