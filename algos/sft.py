@@ -5,7 +5,8 @@
 The dialogues are played through the environment and the chat codec, so a row of finetuning is a row of reinforcement
 learning, and this is one more loss over the same batch. They come from a file (`--dataset-name`: columns question and
 turns, a list of {meta, reasoning}) or from the oracle of the procedural problems, in the processes that `--processes`
-names, with the mistakes that `--plain`, `--slip` and `--early` ask for.
+names, with the mistakes that `--plain`, `--slip` and `--early` ask for. One that does not come to its own end within
+`--max-rounds` is refused.
 
 For the embedded model the settings of `rema_agents/tiny/cold_start.yaml` apply: fresh weights, 2,400 steps. On one
 thread of a CPU (OMP_NUM_THREADS=1) the same seed gives the same weights, bit for bit.
