@@ -117,7 +117,7 @@ def _say(prog: str, what: object) -> None:
 def _defaults(config_class: type[C], args: Sequence[str]) -> C:
     """What holds before the command line's own flags: class defaults, then preset, then file."""
     path = peek(args, "config")
-    return with_settings(config_class, read_yaml(path) if path else {}, str(path), args)
+    return with_settings(config_class, read_yaml(path, "--config") if path else {}, str(path), args)
 
 
 def with_settings(config_class: type[C], settings: Mapping[str, Any], source: str, args: Sequence[str] = ()) -> C:
@@ -144,15 +144,15 @@ def peek(args: Sequence[str], flag: str) -> str | None:
     return value
 
 
-def read_yaml(path: str) -> dict[str, Any]:
-    """Settings from a YAML file. Raises ValueError where it is missing or holds something else."""
-    file = Path(path)
+def read_yaml(path: str, flag: str = "") -> dict[str, Any]:
+    """Settings from a YAML file, which a flag may have named. Raises ValueError where it holds none or is not there."""
+    file, named = Path(path), f"{flag} {path}".lstrip()
     if not file.is_file():
-        raise ValueError(f"--config {path}: there is no such file")
+        raise ValueError(f"{named}: there is no such file")
     try:
         settings = yaml.safe_load(file.read_text(encoding="utf-8-sig"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"--config {path} is not YAML: {error}") from None
+        raise ValueError(f"{named} is not YAML: {error}") from None
     if not isinstance(settings, dict):
-        raise ValueError(f"--config {path} must hold settings as `name: value` lines")
+        raise ValueError(f"{named} must hold settings as `name: value` lines")
     return settings

@@ -240,7 +240,7 @@ def fresh(folder: str, target: Path, seed: int) -> str:
 def defaults(args: Sequence[str]) -> Config:
     """What holds before the command line's own flags; for the embedded model, its recipe below a file's settings."""
     path = peek(args, "config")
-    settings: Mapping[str, Any] = read_yaml(path) if path else {}
+    settings: Mapping[str, Any] = read_yaml(path, "--config") if path else {}
     config = with_settings(Config, settings, str(path), args)
     if (peek(args, "model-name-or-path") or config.model.model_name_or_path) != EMBEDDED:
         return config
