@@ -11,16 +11,15 @@ from pathlib import Path
 
 import yaml
 
+from rema_agents.trained import PROMPTS
 from rema_env.roles import digest
-
-FILE = "system_prompts.yaml"
 
 
 def write_prompts(folder: Path, prompts: Mapping[str, str]) -> None:
     """Keep role -> text in a folder, headed by its digest."""
     folder.mkdir(parents=True, exist_ok=True)
     text = yaml.safe_dump(dict(prompts), sort_keys=True, allow_unicode=True)
-    (folder / FILE).write_text(f"# digest {digest(prompts)}\n{text}", encoding="utf-8")
+    (folder / PROMPTS).write_text(f"# digest {digest(prompts)}\n{text}", encoding="utf-8")
 
 
 def mismatch(folder: str, prompts: Mapping[str, str]) -> str | None:
@@ -30,7 +29,7 @@ def mismatch(folder: str, prompts: Mapping[str, str]) -> str | None:
         folder: of the model; one without the file says nothing.
         prompts: role -> text in use.
     """
-    file = Path(folder) / FILE
+    file = Path(folder) / PROMPTS
     if not file.is_file():
         return None
     kept = yaml.safe_load(file.read_text(encoding="utf-8")) or {}

@@ -28,8 +28,8 @@ from tyro.conf import OmitArgPrefixes as Flat
 from algos import ranks
 from algos.command_line import exit_on_full_disk, exit_on_mistakes, flatten, parse, peek, read_yaml, with_settings
 from algos.config import CommandConfig, LearnerConfig
-from algos.models import EMBEDDED, model_folder
 from algos.prompts import write_prompts
+from rema_agents.models import EMBEDDED, model_folder
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -187,7 +187,9 @@ def prepare(config: Config) -> School:
     if config.model.model_name_or_path is None:
         raise ValueError("no model is named: give --model-name-or-path, or --preset embedded")
     if config.env.question_column or config.env.answer_column:
-        raise ValueError("finetuning reads the columns question, turns and answer: leave out --question-column and such")
+        raise ValueError(
+            "finetuning reads the columns question, turns and answer: leave out --question-column and such"
+        )
     s, seed, dataset = config.sft, config.common.seed, config.env.dataset_name
     env = dataclasses.replace(config.env, dataset_name=None)
     dealt = (s.processes if dataset is None else ()) or (env.process,)

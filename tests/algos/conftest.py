@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from algos.grpo import Config
-from algos.models import model_folder
 from algos.scoring import Precision
 from algos.team import make_team
 from algos.world import make_world
+from rema_agents.models import model_folder
 from rema_agents.play import play
 from rema_agents.types import Episode, SamplingParams
 

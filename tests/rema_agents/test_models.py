@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from algos.models import model_folder
+from rema_agents.models import model_folder, run_of
 
 
 def model(path: Path) -> Path:
@@ -31,5 +31,15 @@ def test_a_hub_name_passes_and_a_path_that_leads_nowhere_does_not(tmp_path: Path
     assert model_folder("Qwen/Qwen2.5-7B-Instruct") == "Qwen/Qwen2.5-7B-Instruct"
     with pytest.raises(ValueError, match="there is no such folder"):
         model_folder("./nowhere")
-    with pytest.raises(ValueError, match="holds no model"):
-        model_folder(str(tmp_path))
+    for policy, names in (("policy", "no policy/,"), ("meta", "no meta/ or policy/,")):
+        with pytest.raises(ValueError, match=f"holds no model: no config.json, {names} and no final/, latest or best/"):
+            model_folder(str(tmp_path), policy)
+
+
+def test_a_run_is_known_by_the_configuration_that_names_its_model(tmp_path: Path) -> None:
+    run, policy = tmp_path / "run", model(tmp_path / "run" / "final" / "policy")
+    (run / "config.yaml").write_text("model_name_or_path: embedded\n")
+    assert run_of(str(run)) == run_of(str(run / "final")) == run_of(str(policy)) == run
+    (tmp_path / "config.yaml").write_text("theirs: 1\n")
+    assert run_of(str(model(tmp_path / "plain"))) is None
+    assert run_of("owner/name") is None
