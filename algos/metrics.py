@@ -109,9 +109,7 @@ def grading_failures(episodes: Sequence[Episode]) -> str | None:
     if count <= FEW * of:
         return None
     named = ", ".join(f"{name} {number}" for name, number in failed.items())
-    return (
-        f"the grader failed on {count} of {of} answers ({named}), which count as wrong: mend the grader first"
-    )
+    return f"the grader failed on {count} of {of} answers ({named}), which count as wrong: mend the grader first"
 
 
 def _part(episodes: Sequence[Episode], ending: Ending) -> float:
