@@ -229,10 +229,12 @@ def rehearse(lesson: Lesson, env: AECEnv) -> None:
         ending = ending_of(game.process, transcript, game.limits)
     turns, whole = len(transcript.turns), lesson.messages or len(transcript.turns)
     if ending is not Ending.FINISHED or turns != whole:
+        too_short = f"raise --max-rounds above {game.limits.max_rounds}"
         raise ValueError(
             f"dialogue {lesson.problem.id!r:.60} would end as {ending} after {turns} messages"
             + (f" of its {whole}" if lesson.messages else "")
-            + f" in process {lesson.process}: raise --max-rounds {game.limits.max_rounds}, or teach another"
+            + f" in process {lesson.process}: {too_short if ending is Ending.ROUND_LIMIT else 'name another --process'}"
+            + ", or leave it out"
         )
 
 

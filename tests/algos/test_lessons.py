@@ -98,8 +98,16 @@ def long(rounds: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("row", "settings", "message"),
     [
-        (long(5), {}, "'long' would end as round_limit after 8 messages of its 10 in process .*raise --max-rounds 4"),
-        (long(2), {"process": "single_turn"}, "'long' would end as finished after 2 messages of its 4"),
+        (
+            long(5),
+            {},
+            "'long' would end as round_limit after 8 messages of its 10 in process .*raise --max-rounds above 4",
+        ),
+        (
+            long(2),
+            {"process": "single_turn"},
+            "'long' would end as finished after 2 messages of its 4 .* name another --process",
+        ),
     ],
 )
 def test_a_dialogue_that_would_be_cut_short_is_refused(
