@@ -81,7 +81,6 @@ class VLLMSampler:
         seed: int = 0,
         **engine: Any,
     ) -> None:
-        check_folder(folder)  # the engine's own process could say less of it, and takes numbers that are not finite
         on_cpu = not torch.cuda.is_available()
         dtype = dtype or (torch.float32 if on_cpu else torch.bfloat16)
         self._gpu = gpu
@@ -98,6 +97,7 @@ class VLLMSampler:
             **(adapters.settings if adapters else {}),
             **engine,
         }
+        check_folder(folder)  # the engine's own process could say less of it, and takes numbers that are not finite
         self._weights: Any = adapters or Handover(by_ipc=by_ipc, gpu=None if on_cpu else gpu or 0)
         self._adapters = adapters
         self._weight_version = 0

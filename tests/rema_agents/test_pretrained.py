@@ -107,3 +107,12 @@ def test_an_adapter_beside_its_base_is_loaded_and_checked(folder: Path) -> None:
     save_file(without(lost)(weights), folder / "adapter_model.safetensors", {"format": "pt"})
     with pytest.raises(ValueError, match="lacks weights"):
         load_causal_lm(folder)
+
+
+def test_an_engine_is_not_started_on_a_folder_that_is_not_whole(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rema_agents.vllm import VLLMSampler
+
+    monkeypatch.setattr(VLLMSampler, "_new_engine", lambda self: pytest.fail("it was started"))
+    rewrite(folder, with_number(float("nan")))
+    with pytest.raises(ValueError, match=f"numbers in {DOWN} are not finite"):
+        VLLMSampler(folder)
