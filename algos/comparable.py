@@ -32,9 +32,9 @@ def _digest(value: object) -> str:
 
 
 def forget_what_no_longer_compares(run: Run) -> bool:
-    """Leave out accuracies before training, and the best score, that were measured otherwise than is now.
+    """Leave out accuracies before training that were measured otherwise than is now.
 
-    Returns whether best/ is of scores that no later one compares with.
+    Returns whether there are such; then no later score compares with that of best/ either.
     """
     progress, now = run.progress, asked(run)
     if progress.before is None or progress.asked == now:
@@ -46,5 +46,5 @@ def forget_what_no_longer_compares(run: Run) -> bool:
         "accuracy before training is not compared with, and best/ is chosen anew"
     )
     progress.before = {name: scores for name, scores in progress.before.items() if name in same}
-    progress.asked, progress.best_step, progress.best_score = now, None, -1.0
+    progress.asked = now
     return True

@@ -61,6 +61,8 @@ def take_up(run: Run, checkpoint: Path | None, console: Console) -> None:
     if aside is not None:
         console.say(f"what an earlier start left and this one does not go on from is in {aside}")
     if checkpoint is not None:
+        if not ranks.gather((folder.path / "best").is_dir())[0]:  # a branch begins without, and after best/ was moved
+            run.progress.best_step, run.progress.best_score = None, -1.0
         folder.forget_after(run.progress.step, logged=run.progress.logged)
         run.alarms = Alarms(logged_until_now(run))
         console.say(f"resumed from {checkpoint}, after step {run.progress.step}")

@@ -113,8 +113,11 @@ def test_where_latest_names_nothing_the_newest_checkpoint_is_taken(
 def test_a_run_stands_for_its_latest_checkpoint(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run("--max-steps", "1", "--resume-from-checkpoint", str(folder), "--output-dir", str(tmp_path / "other"))
+    other = tmp_path / "other"
+    run("--max-steps", "1", "--resume-from-checkpoint", str(folder), "--output-dir", str(other))
     assert f"resumed from {folder / 'checkpoint-1'}, after step 1" in capsys.readouterr().out
+    assert json.loads((other / "summary.json").read_text())["best_step"] == 1
+    assert (other / "best").is_dir(), "a branch has the best weights of its own"
 
 
 def test_a_run_that_goes_on_beyond_its_result_stands_for_its_latest_checkpoint_and_the_result_is_kept(
