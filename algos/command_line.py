@@ -109,9 +109,9 @@ def exit_on_full_disk(prog: str) -> Iterator[None]:
 
 
 def _say(prog: str, what: object) -> None:
-    """Of the ranks on one machine the first one speaks."""
-    if os.environ.get("LOCAL_RANK", "0") == "0":
-        print(f"{prog}: {what}", file=sys.stderr)
+    """In one line. A rank other than the first names itself: the mistake may be on its machine alone."""
+    rank = os.environ.get("RANK", "0")
+    print(f"{prog}{f', rank {rank}' if rank != '0' else ''}: {what}", file=sys.stderr)
 
 
 def _defaults(config_class: type[C], args: Sequence[str]) -> C:
