@@ -453,21 +453,32 @@ def test_the_gate_is_clear_when_every_dialogue_that_is_not_over_waits_and_when_a
 
 
 def test_grading_holds_up_no_call_once_the_last_dialogue_has_started() -> None:
+    last_asked, one_in_grading, last_graded = (threading.Event() for _ in range(3))
     graded: list[str] = []
 
-    def slow_on_one(problem: Problem, text: str) -> Grade:
-        time.sleep(0.2 * (problem.id == "p1"))
+    def one_after_last(problem: Problem, text: str) -> Grade:
+        if problem.id == "p1":
+            one_in_grading.set()
+            last_graded.wait(5)
         graded.append(problem.id)
+        if problem.id == "p2":
+            last_graded.set()
         return grade(problem, text)
 
-    class Waits:
+    class One:
         async def say(self, observation: Any, *, gate: Gate) -> str:
-            await asyncio.sleep(0.1)
+            await asyncio.to_thread(last_asked.wait, 5)
+            return "[FINISH]"
+
+    class Last:
+        async def say(self, observation: Any, *, gate: Gate) -> str:
+            last_asked.set()
+            await asyncio.to_thread(one_in_grading.wait, 5)
             await gate.clear()
             return "[FINISH]"
 
-    planners: list[Any] = [ScriptedSeat(["[FINISH]"]), Slow(0.05), Waits()]
-    play(lambda: Watched(slow_on_one), lambda n: {**seats(), "meta_0": planners[n]}, PROBLEMS[:3], concurrency=2)
+    planners: list[Any] = [ScriptedSeat(["[FINISH]"]), One(), Last()]
+    play(lambda: Watched(one_after_last), lambda n: {**seats(), "meta_0": planners[n]}, PROBLEMS[:3], concurrency=2)
     assert graded == ["p0", "p2", "p1"]
 
 
