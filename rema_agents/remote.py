@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from rema_agents.chat import split_reasoning
 from rema_agents.gate import Gate
-from rema_agents.server import NoRoute, Server, TooLong
+from rema_agents.server import Server, TooLong
 from rema_agents.types import Completion, SamplingParams
 from rema_agents.weight_files import WeightFiles
 from rema_env.transcript import Finish, Message
@@ -179,8 +179,8 @@ class RemoteSampler:
         )
         try:
             answers = [self._server.ask_now(partial(choice, temperature=temperature)) for temperature in (0.5, 1.0)]
-        except NoRoute:  # chat completions are all it has
-            raise text_only from None
+        except ValueError as refusal:  # a wrong key or address was refused before; chat completions are all it has
+            raise text_only from refusal
         if any(answer is None for answer in answers):
             raise ValueError(f"nobody answers at {self._server.base_url}")
         if any(not getattr(answer, "token_ids", None) for answer in answers):

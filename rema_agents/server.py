@@ -20,10 +20,6 @@ class TooLong(ValueError):
     """The server has no room for a chat."""
 
 
-class NoRoute(ValueError):
-    """The server does not have what is asked for at all."""
-
-
 class Unreadable(Exception):
     """An answer that is not what was asked for."""
 
@@ -83,7 +79,6 @@ class Server:
 
         Raises:
             TooLong: the chat and the tokens asked for do not fit into the model's context.
-            NoRoute: the server has no such route.
             ValueError: the server refuses the request as such.
         """
         return await self._loop.wait(self._ask(request, "; the dialogue ends as aborted"))
@@ -116,8 +111,7 @@ class Server:
             self._say_lost(error.last_attempt.exception(), so)
         except openai.APIStatusError as error:
             told = error.message if " - " in error.message else f"{error.message} {error.body or ''}".rstrip()
-            missing = error.status_code in _NO_ROUTE
-            kind = TooLong if re.search(_NO_ROOM, told) else NoRoute if missing else ValueError
+            kind = TooLong if re.search(_NO_ROOM, told) else ValueError
             raise kind(f"{self.base_url} refuses the request: {told:.500}") from error
         return None
 

@@ -294,7 +294,9 @@ def test_no_more_requests_are_made_at_once_than_allowed(script: Callable[..., An
     assert time.monotonic() - started >= 0.05 * len(PROBLEMS) / 2
 
 
-@pytest.mark.parametrize("answer", [completion(None, {"a": -1.0}), (404, {}), (405, {}), (501, {})])
+@pytest.mark.parametrize(
+    "answer", [completion(None, {"a": -1.0}), (400, {}), (404, {}), (405, {}), (422, {}), (501, {})]
+)
 def test_a_server_without_token_ids_is_for_frozen_seats_only(script: Callable[..., Any], answer: Any) -> None:
     with pytest.raises(NoTokenIds, match=r"gives no token ids.*frozen seats and evaluation only"):
         RemoteSampler(script(answer).url)
