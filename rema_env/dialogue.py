@@ -165,7 +165,7 @@ class DialogueEnv(AECEnv[str, dict[str, Any], str]):
         Raises:
             TypeError: for anything else from a live agent, or a grader that gives no Grade.
             ValueError: for anything but None from one whose dialogue is over, before `reset`, or for a score that is
-                not in [0, 1].
+                no number in [0, 1].
         """
         if not self.agents:
             raise ValueError("nobody is there to speak: the dialogue is over or has not begun; reset() begins one")
@@ -267,7 +267,7 @@ class DialogueEnv(AECEnv[str, dict[str, Any], str]):
         if not isinstance(grade, Grade):
             raise TypeError(f"the grader of {self.metadata['name']} gave {grade!r:.60}, expected a Grade")
         if not isinstance(grade.score, Real) or not 0 <= grade.score <= 1:
-            raise ValueError(f"the grader of {self.metadata['name']} gave {grade!r:.60}; a score is in [0, 1]")
+            raise ValueError(f"the grader of {self.metadata['name']} gave {grade!r:.60}; a score is a number in [0, 1]")
         return grade
 
     def _pay(self, graded: Graded) -> None:
