@@ -5,7 +5,7 @@ python -m rema_agents.talk --model RUN --play meta                you plan, the 
 python -m rema_agents.talk --server http://localhost:8000/v1      both seats on a server, questions from the keyboard
 
 What a run was trained with holds here too, unless a flag says otherwise: environment, process, system prompts, limits,
-chat template arguments.
+grader, chat template arguments.
 """
 
 from __future__ import annotations
@@ -120,6 +120,13 @@ def make_env(trained: Trained) -> AECEnv:
         raise ValueError(f"environment {trained.env} does not take these settings: {error}") from error
 
 
+def asked() -> str:
+    """The next line typed that is not blank. Raises EOFError at the end of input."""
+    while not (line := input("question > ")).strip():
+        pass
+    return line
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Talk until the questions end. Returns the exit code."""
     parser = argparse.ArgumentParser(
@@ -168,7 +175,7 @@ def _talk(arguments: argparse.Namespace) -> int:
             fresh_seats = model_seats(folders, params, trained)
         by_hand = [roles[arguments.play]] if arguments.play else []
         while True:
-            question = arguments.question or input("question > ")
+            question = arguments.question or asked()
             seats = fresh_seats() | {agent: ByHand(agent) for agent in by_hand}
             episode = asyncio.run(play_episode(env, seats, Problem("asked", question, arguments.answer)))
             graded = f", graded {episode.info['outcome']}" if episode.info.get("outcome") else ""

@@ -15,7 +15,7 @@ from rema_agents.tiny import SYSTEM_PROMPTS
 PROMPTS = "system_prompts.yaml"
 """The system prompts, role -> text, in a run's folder and beside the weights that were taught with them."""
 
-_USUAL: dict[str, Any] = {"process": "multi_turn", "max_rounds": 30, "on_cut": "end"}
+_USUAL: dict[str, Any] = {"process": "multi_turn", "max_rounds": 30, "on_cut": "end", "grader": None}
 _EMBEDDED: dict[str, Any] = {"system_prompts": EMBEDDED, "max_rounds": 4, "max_completion_length": 48}
 
 
@@ -50,18 +50,15 @@ def trained_with(name: str | None, *, process: str | None = None, max_rounds: in
     """
     run = run_of(name) if name else None
     told = _EMBEDDED if name == EMBEDDED else _read(run / "config.yaml") if run else {}
-    own = told.get("process", _USUAL["process"])
-    wanted = {
-        "process": process or own,
-        "max_rounds": max_rounds or _last(told.get("max_rounds", _USUAL["max_rounds"])),
-        "on_cut": told.get("on_cut", _USUAL["on_cut"]),
-    }
-    prompts: Mapping[str, str] | None = _kept(name, run) if wanted["process"] == own else None
+    settings = {name: told.get(name, usual) for name, usual in _USUAL.items()}
+    settings["max_rounds"] = _last(settings["max_rounds"])
+    own = {name: value for name, value in settings.items() if value != _USUAL[name]} | (told.get("env_kwargs") or {})
+    flags = {"process": process, "max_rounds": max_rounds}
+    arguments = own | {name: value for name, value in flags.items() if value is not None}
+    taught, wanted = (some.get("process", _USUAL["process"]) for some in (own, arguments))
+    prompts: Mapping[str, str] | None = _kept(name, run) if wanted == taught else None
     if prompts is None and told.get("system_prompts") == EMBEDDED:
-        prompts = SYSTEM_PROMPTS.get(wanted["process"])
-    arguments = {name: value for name, value in wanted.items() if value != _USUAL[name]} | (
-        told.get("env_kwargs") or {}
-    )
+        prompts = SYSTEM_PROMPTS.get(wanted)
     return Trained(
         told.get("env", "math_v0"),
         arguments if prompts is None else {"system_prompts": prompts, **arguments},

@@ -67,6 +67,18 @@ def test_a_person_plays_a_seat_and_asks_until_the_input_ends(
     assert said.count("(finished)") == 2
 
 
+def test_a_blank_line_is_no_question(typed: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    typed += ["", " ", "Compute 1+1 modulo 10.", ""]
+    assert main([]) == 0
+    said = capsys.readouterr().out
+    assert (said.count("question >"), said.count("(finished)")) == (5, 1)
+
+
+def test_a_dialogue_of_no_rounds_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["Hello", "--max-rounds", "0"]) == 2
+    assert "max_rounds must be a whole number of at least 1, got 0" in capsys.readouterr().err
+
+
 def test_a_model_that_is_nowhere_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["Hello", "--model", "./nowhere"]) == 2
     assert "./nowhere: there is no such folder" in capsys.readouterr().err

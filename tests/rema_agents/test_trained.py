@@ -47,7 +47,18 @@ def test_weights_that_left_their_run_keep_their_prompts(run: Path, tmp_path: Pat
 
 def test_another_process_has_prompts_of_its_own(run: Path) -> None:
     arguments = trained_with(str(run), process="multi_turn", max_rounds=7).arguments
-    assert arguments == {"max_rounds": 7, "on_cut": "continue"}
+    assert arguments == {"process": "multi_turn", "max_rounds": 7, "on_cut": "continue"}
+
+
+def test_a_flag_holds_before_the_further_arguments_of_the_run_and_those_before_its_settings(run: Path) -> None:
+    (run / "config.yaml").write_text(
+        "model_name_or_path: embedded\nprocess: mrp\nmax_rounds: 3\ngrader: exact\n"
+        "env_kwargs: {process: single_turn, max_rounds: 5}\n"
+    )
+    own = {"process": "single_turn", "max_rounds": 5, "grader": "exact", "system_prompts": OWN}
+    assert trained_with(str(run)).arguments == own
+    assert trained_with(str(run), process="single_turn", max_rounds=0).arguments == own | {"max_rounds": 0}
+    assert trained_with(str(run), process="vrp").arguments == {"process": "vrp", "max_rounds": 5, "grader": "exact"}
 
 
 def test_the_embedded_model_has_short_prompts_in_every_process() -> None:
