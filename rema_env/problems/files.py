@@ -75,6 +75,7 @@ def problems_of(
     gold_fault: GoldFault | None = None,
     first_row: int = 0,
     may_be_empty: bool = False,
+    worked: bool | None = None,
 ) -> Iterator[Problem]:
     """The table's rows as problems. Only the columns that are needed are read. Errors as `load_problems`.
 
@@ -86,29 +87,43 @@ def problems_of(
         question_column, answer_column, gold_fault: as of `load_problems`.
         first_row: the number of the table's first row in its file.
         may_be_empty: whether a table without rows is none of the errors.
+        worked: of a part of a file, whether the file's first answer is a worked solution (`first_is_worked`).
     """
-    question = _column(table, "question", question_column, QUESTION_COLUMNS)
-    answer = _column(table, "answer", answer_column, tuple(c for c in ANSWER_COLUMNS if c != question))
-    if question == answer:
-        raise ValueError(f"{table.name}: question and answer are both read from column {question!r}")
+    question, answer = _columns(table, question_column, answer_column)
     optional = [name for name in OPTIONAL_COLUMNS if name in table.columns and name not in (question, answer)]
-    number = worked = None
+    number = None
     for number, row in enumerate(table.rows([question, answer, *optional]), start=first_row):
         place = (table.name, number, answer)
         gold = text_of(row.get(answer), *place)
-        if worked is None and (worked := _is_worked(gold)):
+        worked = _is_worked(gold) if worked is None else worked
+        if worked:
             _say_worked(table.name)
         given = {name: value for name in optional if (value := plain(row.get(name))) is not None}
         yield Problem(
             id=str(given.get("id", f"{table.stem}/{number}")),
             question=text_of(row.get(question), table.name, number, question),
-            answer=gold_of(_final(gold, bool(worked), *place), *place, gold_fault or never_equalled),
+            answer=gold_of(_final(gold, worked, *place), *place, gold_fault or never_equalled),
             level=level_of(given.get("level")),
             source=str(given.get("source", table.stem)),
             extra={"subject": given["subject"]} if "subject" in given else {},
         )
     if number is None and not may_be_empty:
         raise ValueError(f"{table.name}: the file has no rows")
+
+
+def first_is_worked(table: Table, question_column: str | None, answer_column: str | None) -> bool | None:
+    """Whether the table's first answer is a worked solution; None without rows. Errors as `load_problems`."""
+    _, answer = _columns(table, question_column, answer_column)
+    return next((_is_worked(str(row.get(answer))) for row in table.rows([answer])), None)
+
+
+def _columns(table: Table, question_column: str | None, answer_column: str | None) -> tuple[str, str]:
+    """The names of the columns that hold question and answer."""
+    question = _column(table, "question", question_column, QUESTION_COLUMNS)
+    answer = _column(table, "answer", answer_column, tuple(c for c in ANSWER_COLUMNS if c != question))
+    if question == answer:
+        raise ValueError(f"{table.name}: question and answer are both read from column {question!r}")
+    return question, answer
 
 
 def _column(table: Table, what: str, named: str | None, usual: Sequence[str]) -> str:

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from rema_env.problems.files import GoldFault, problems_of
-from rema_env.problems.tables import Row, Table, parquet_faults, rows_as_written
+from rema_env.problems.files import GoldFault, first_is_worked, problems_of
+from rema_env.problems.tables import Row, Table, file_table, parquet_faults, rows_as_written
 from rema_env.transcript import Problem
 
 Block = tuple[Problem, ...]
@@ -79,9 +79,9 @@ def lazy_parquet(
         metadata = _opened(path).metadata
     sizes = [metadata.row_group(k).num_rows for k in range(metadata.num_row_groups)]
     starts = (0, *accumulate(sizes))
-    read = partial(
-        _read_block, path, starts, question_column=question_column, answer_column=answer_column, gold_fault=gold_fault
-    )
+    columns: dict[str, Any] = {"question_column": question_column, "answer_column": answer_column}
+    worked = first_is_worked(file_table(Path(path)), **columns)
+    read = partial(_read_block, path, starts, **columns, gold_fault=gold_fault, worked=worked)
     return Lazy(str(path), sizes, read)
 
 
@@ -92,7 +92,7 @@ def _opened(path: str | Path) -> Any:
 
 
 def _read_block(path: str | Path, starts: Sequence[int], block: int, **columns: Any) -> Block:
-    """The problems of one row group; `columns` as of `problems_of`."""
+    """The problems of one row group; `columns` and the like as of `problems_of`."""
     with parquet_faults(path):
         file = _opened(path)
 

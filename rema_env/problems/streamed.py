@@ -151,7 +151,10 @@ def streamed(
 def streamed_pairs(
     source: str | Path, *, orders: Orders = "both", split: str = "train", buffer: int = BUFFER
 ) -> Streamed:
-    """As `streamed`, for pairs to be judged; `orders` as of `load_pairs`. Both orders of a pair are drawn apart."""
+    """As `streamed`, for pairs to be judged; `orders` as of `load_pairs`. Both orders of a pair are drawn apart.
+
+    Pairs that share an id, as those of different subsets may, keep it: telling them apart would mean holding every id.
+    """
     return _stream(source, split, partial(_judged, orders=orders), buffer)
 
 

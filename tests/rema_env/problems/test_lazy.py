@@ -72,6 +72,14 @@ def test_a_golden_answer_that_the_grader_cannot_read_is_named_by_its_row(tmp_pat
         source.draw(0, 0)
 
 
+@pytest.mark.parametrize("answers", [["so #### 3", "3"], ["3", "so #### 3"]])
+def test_a_block_has_answers_of_the_kind_of_the_first_one(tmp_path: Path, answers: list[str]) -> None:
+    pq.write_table(pa.table({"question": ["q", "r"], "answer": answers}), tmp_path / "x.parquet", row_group_size=1)
+    source = lazy_parquet(tmp_path / "x.parquet")
+    with pytest.raises(ValueError, match=r"row 1, column 'answer': .* unlike the answers before it"):
+        list(source)
+
+
 def test_a_file_that_is_none_is_named(tmp_path: Path) -> None:
     (tmp_path / "x.parquet").write_bytes(b"PAR?")
     with pytest.raises(ValueError, match=r"x.parquet: not a parquet file"):
@@ -88,6 +96,8 @@ def test_a_source_pickles_and_reads_on(file: Path) -> None:
 
 
 def test_an_empty_file_is_refused(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"question": pa.array([], pa.string())}), tmp_path / "e.parquet")
+    pq.write_table(
+        pa.table({name: pa.array([], pa.string()) for name in ("question", "answer")}), tmp_path / "e.parquet"
+    )
     with pytest.raises(ValueError, match="holds no problems"):
         lazy_parquet(tmp_path / "e.parquet")
