@@ -53,14 +53,20 @@ class EnvFactory:
 
 
 class OneTurnAStep(turn_based_aec_to_parallel_wrapper[str, dict[str, Any], str]):
-    """PettingZoo's wrapper, which says so where the agent whose turn it is has no action."""
+    """PettingZoo's wrapper, which tells whose turn is first too, and says so where that agent has no action."""
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        """Begin; `infos[agent]["active_agent"]` is the agent that speaks, as after a step."""
+        observations, infos = super().reset(seed, options)
+        turn = {"active_agent": self.aec_env.agent_selection}
+        return observations, {agent: {**info, **turn} for agent, info in infos.items()}
 
     def step(self, actions: Mapping[str, str]) -> Any:
         """One turn. Raises ValueError where `actions` has none of the agent that speaks."""
         if self.agents and self.aec_env.agent_selection not in actions:
             raise ValueError(
-                f"it is {self.aec_env.agent_selection}'s turn, and actions has "
-                f"{', '.join(map(str, actions)) or 'none'} only; infos[agent]['active_agent'] tells whose turn is next"
+                f"it is {self.aec_env.agent_selection}'s turn, and there are actions of "
+                f"{', '.join(map(str, actions)) or 'nobody'}; infos[agent]['active_agent'] tells whose turn it is"
             )
         return super().step(actions)
 

@@ -60,5 +60,15 @@ def test_the_parallel_environment_shows_the_plan_to_the_reasoner() -> None:
     observations, *_ = env.step({"meta_0": "Add the two numbers.", "reasoner_0": "ignored"})
     assert "Add the two numbers." in observations["reasoner_0"]["messages"][-1]["content"]
     assert "ignored" not in str(observations)
-    with pytest.raises(ValueError, match="it is reasoner_0's turn, and actions has meta_0 only"):
+    with pytest.raises(ValueError, match="it is reasoner_0's turn, and there are actions of meta_0;"):
         env.step({"meta_0": "And now?"})
+
+
+def test_the_parallel_environment_tells_whose_turn_it_is_from_the_start() -> None:
+    env = rema_env.math_v0.parallel_env()
+    _, infos = env.reset(seed=0)
+    assert {info["active_agent"] for info in infos.values()} == {"meta_0"}
+    with pytest.raises(ValueError, match="it is meta_0's turn, and there are actions of nobody;"):
+        env.step({})
+    *_, infos = env.step({"meta_0": "Add."})
+    assert {info["active_agent"] for info in infos.values()} == {"reasoner_0"}
