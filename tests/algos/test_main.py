@@ -95,7 +95,10 @@ def test_an_algorithm_that_cannot_be_started_so_is_told_in_one_line(
 
 
 @pytest.mark.usefixtures("offering")
-def test_no_package_takes_the_name_of_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_package_takes_the_name_of_a_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delitem(sys.modules, "algos.doctor", raising=False)  # runpy warns of one that is imported already
     with pytest.raises(SystemExit):
         main(["run", "doctor", "--help"])
     assert "foreign" not in capsys.readouterr().out

@@ -21,6 +21,7 @@ from rema_agents.play import play, play_episode, play_many
 from rema_agents.seat import ScriptedSeat
 from rema_env.dialogue import DialogueEnv
 from rema_env.process import multi_turn
+from rema_env.rewards import Graded
 from rema_env.spaces import FreeText
 from rema_env.transcript import Ending, Finish, Grade, Message, Outcome, Problem, Transcript, Turn
 
@@ -321,11 +322,14 @@ def test_an_error_of_the_environment_names_the_problem_and_is_raised_as_itself()
 
 @pytest.mark.parametrize("pay", [float("nan"), float("inf")])
 def test_a_reward_that_is_no_number_is_refused_with_agent_and_problem(pay: float) -> None:
-    def spoilt(problem: Problem, text: str) -> Grade:
-        return Grade(pay if problem.id == "p3" else 1.0, Outcome.RIGHT)
+    class Spoilt(Watched):
+        def _pay(self, graded: Graded) -> None:
+            super()._pay(graded)
+            if graded.transcript.problem.id == "p3":
+                self.rewards["meta_0"] = pay
 
     with pytest.raises(ValueError, match=f"pays meta_0 {pay}, which is no finite number") as caught:
-        play(lambda: Watched(spoilt), lambda n: seats(), PROBLEMS)
+        play(Spoilt, lambda n: seats(), PROBLEMS)
     assert caught.value.__notes__ == ["while playing problem 'p3', turn 4"]
 
 
