@@ -40,8 +40,9 @@ def _quantities(quantity: Quantity) -> tuple[Answer, ...]:
 
 
 def _parts(answer: Answer) -> tuple[Answer, ...]:
+    """Those whose signs are the whole's; a set has none, for its elements are several answers already."""
     if isinstance(answer, Bracket):
-        return answer.items
+        return () if answer.opener == "\\{" else answer.items
     if isinstance(answer, Matrix):
         return tuple(itertools.chain(*answer.rows))
     return answer.parts if isinstance(answer, Relation) and set(answer.signs) == {"="} else ()
@@ -76,7 +77,8 @@ def _chosen(answer: Answer, uppers: Iterator[bool]) -> Answer:
     if isinstance(answer, Quantity):
         expr = None if answer.expr is None else _chosen_in(answer.expr, uppers)
         return Quantity(expr, answer.source, answer.unit)
-    return _rebuilt(answer, tuple(_chosen(part, uppers) for part in _parts(answer)))
+    parts = tuple(_chosen(part, uppers) for part in _parts(answer))
+    return _rebuilt(answer, parts) if parts else answer
 
 
 def _chosen_in(expr: Expr, uppers: Iterator[bool]) -> Expr:
