@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from rema_env.grading.expression import Call, Expr, Name, Number
 from rema_env.grading.points import names
-from rema_env.grading.units import Unit, unit_of
+from rema_env.grading.units import Unit, rate, unit_of
 
 _POWERS = (Number(Fraction(2)), Number(Fraction(3)))
 
@@ -24,16 +24,23 @@ def without_unit(expr: Expr, *, asked: bool) -> tuple[Expr, Unit] | None:
     if expr.op == "neg":
         inner = without_unit(expr.args[0], asked=asked)
         return inner and (Call("neg", (inner[0],)), inner[1])
-    if expr.op == "div":
-        found, per = _split(expr.args[0]), _unit(_factors(expr.args[1]))
-        return (found[0], Unit()) if found and per and _is_rate(found[1], per) else None
     found = _split(expr)
-    return found if found and (asked or (found[1].dimension == "length" and found[1].power > 1)) else None
+    if not found:
+        return _without_rate(expr)
+    return found if asked or (found[1].dimension == "length" and found[1].power > 1) else None
 
 
-def _is_rate(over: Unit, under: Unit) -> bool:
-    """Whether one unit is often divided by the other: speeds and accelerations, densities, `L/s`."""
-    return (over.dimension, under.dimension) in (("length", "time"), ("mass", "length"), ("volume", "time"))
+def _without_rate(expr: Expr) -> tuple[Expr, Unit] | None:
+    """(value, unit) where the last fraction is a rate: `2 g/cm^3`, which reads as `(2g/c) m^3`, or `9 (m/s)`."""
+    factors = _factors(expr)
+    for k, factor in reversed(list(enumerate(factors))):
+        if isinstance(factor, Call) and factor.op == "div":
+            over, under = factor.args
+            found = _split(Call("mul", (*factors[:k], *_factors(over))))
+            per = _unit((*_factors(under), *factors[k + 1 :]))
+            unit = rate(found[1], per) if found and per else None
+            return (found[0], unit) if found and unit else None
+    return None
 
 
 def _split(product: Expr) -> tuple[Expr, Unit] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
 from fractions import Fraction
@@ -51,8 +52,11 @@ _HEDGES = frozenset(
     "or and maybe not perhaps possibly probably either if unless but else otherwise wrong incorrect except between no"
     " none never than least most over under above below plus minus times squared cubed hundred thousand million billion"
     " dozen half more less fewer to neither nor where when for all any about almost nearly roughly approximately approx"
-    " around etc false rejected guess versus vs xor alternatively instead".split()
+    " around etc versus vs xor alternatively instead".split()
 )
+_SPEEDS = {"mph": "mi/h", "kmph": "km/h", "kph": "km/h"}
+_PER = re.compile(r"\s*/\s*|\s+per\s+")
+_VERDICTS = frozenset("false rejected guess".split())  # hedges at the end alone: 45 false positives are 45
 _POWER = r"\^\s*(?:-?\d|\{\s*-?\d\s*\})"
 _PLAIN = re.compile(rf"[A-Za-z°](?:[A-Za-z.°/ ()*\-]|\\cdot|{_POWER})*(?:\d)?")
 _TEXT_UNIT = re.compile(rf"\\text\s*\{{((?:[^{{}}^]|{_POWER})*)\}}\s*(?:\^\s*\{{?\s*(-?\d)\s*\}}?)?$")
@@ -86,6 +90,21 @@ class Unit:
     dimension: str = ""
     power: int = 1
     factor: Fraction = Fraction(1)
+
+
+def rate(over: Unit, under: Unit) -> Unit | None:
+    r"""A speed, an acceleration, a density or a flow; None for other units, for `\$5` may be dollars per hour."""
+    over, under = _in_lengths(over), _in_lengths(under)
+    if (over.dimension, under.dimension) not in (("length", "time"), ("mass", "length")):
+        return None
+    powers = f"{over.dimension}^{over.power}/{under.dimension}^{under.power}"
+    return Unit(powers, 1, over.factor / under.factor)
+
+
+def _in_lengths(unit: Unit) -> Unit:
+    """A litre is a thousandth of a cubic metre."""
+    litres = unit.dimension == "volume"
+    return Unit("length", 3 * unit.power, unit.factor / Fraction(1000) ** unit.power) if litres else unit
 
 
 def split_unit(text: str) -> tuple[str, Unit | None]:
@@ -142,9 +161,15 @@ def is_hedge(words: str, value: str) -> bool:
     """Whether the words behind a value say more than a unit or a label could: another value, a doubt, a bound."""
     if not _PLAIN.fullmatch(words.strip()):
         return True
-    found = _WORD.findall(words.lower())  # "two-digit numbers" is a label, "seventy-four" another value
-    others = [word for word in found if as_number(word) not in (None, value)]
-    return bool(others) or not _HEDGES.isdisjoint("-".join(found).split("-"))
+    found = [word for word in _WORD.findall(words.lower()) if as_number(word) != value]
+    parts = "-".join(found).split("-")
+    return parts[-1] in _VERDICTS or _counts(parts) or not _HEDGES.isdisjoint(parts)
+
+
+def _counts(words: list[str]) -> bool:
+    """Whether they hold a number: `two` alone or last, `seventy four cats`; `two digit numbers` is a label."""
+    numbers = [as_number(word) is not None for word in words]
+    return numbers[-1] or any(number and after for number, after in itertools.pairwise(numbers))
 
 
 def _is_unit(match: re.Match[str], text: str) -> bool:
@@ -181,10 +206,14 @@ def _singular(word: str) -> str:
 
 
 def _named(words: str, power: int) -> Unit:
-    """The unit of such words, e.g. `square inches`; a plain label where the table does not know it."""
+    """The unit of such words, e.g. `square inches`, `km/h`; a plain label where the table does not know it."""
     raised = re.fullmatch(r"([^\^]+?)\s*\^\s*\{?\s*(\d)\s*\}?", words)
     if raised:
         words, power = raised[1], int(raised[2])
+    over, *under = _PER.split(_SPEEDS.get(words.strip().lower(), words))
+    if under:
+        same = under[1:] in ([], under[:1])  # m/s/s
+        return (rate(_named(over, 1), _named(under[0], power * len(under))) if same else None) or Unit()
     parts = words.replace(".", " ").lower().split()
     for word, power_of in (("square", 2), ("sq", 2), ("cubic", 3), ("cu", 3)):
         if len(parts) == 2 and parts[0] == word:
