@@ -71,7 +71,7 @@ _SPACED_THOUSANDS = re.compile(r"(?<![\d.,/] )(?<![\d.,/])\d{1,3}(?: \d{3})+(?!\
 _REALS = re.compile(r"\\mathbb\s*\{?\s*R\s*\}?|(?:\\text\s*\{)?\s*(?:all )?real(?: number)?s?\s*\}?", re.IGNORECASE)
 _CURVE = re.compile(
     r"(?i:(?:\\text\s*\{\s*)?(?:line|circle|ellipse|hyperbola|parabola|curve|plane)\s*\}\s*)?"  # less its article
-    r"(?=[\\a-zA-Z])((?:\\(?:ell|odot|alpha|beta|gamma|pi|Gamma|Omega)(?![a-z])\s*)?[A-Za-z]{0,2}(?:_\w|_\{\w+\}|'+)?)\s*:([^:]+)"
+    r"(?=[\\a-zA-Z])((?:\\(?:ell|odot|alpha|beta|gamma|pi|Gamma|Omega)(?![a-z])\s*)?(?:[A-Za-z]?|(?!NO|OR|IF)[A-Z]{2})(?:_(?:[A-Za-z]|\d|\{(?:[A-Za-z]|\d+)\})|'+)?)\s*:([^:]+)"
 )
 _COORDINATES = frozenset("x y rho".split())
 _DEPTH = 20
@@ -165,7 +165,7 @@ def _named(text: str, depth: int) -> Named | None:
         return None
     sides = [part.expr for part in equation.parts if isinstance(part, Quantity) and part.expr is not None]
     letters = frozenset().union(*map(names, sides))
-    return Named(name, equation) if letters & _COORDINATES and name not in letters else None
+    return Named(name, equation) if letters & _COORDINATES and name not in letters | _COORDINATES | {"z"} else None
 
 
 def _left(part: str, depth: int) -> Answer:
@@ -202,13 +202,25 @@ def _bracket(opener: str, inner: Spans, closer: str, depth: int) -> Answer:
         for bar in ("|", ":"):
             sides, found = inner.split(frozenset([bar]))
             if found and (len(found) == 1 or _ELEMENT.fullmatch(sides[0])) and sides[0] and len(sides[0]) < 40:
-                return Builder(_again(inner.after(bar), depth))
+                return _builder(sides[0], _again(inner.after(bar), depth))
     items, found = inner.split(frozenset([",", ";"]))
     if not all(items):
         raise Unreadable("an empty place between brackets")
     if not found and opener + closer in ("()", "[]"):
         return _again(items[0], depth)
     return Bracket(opener, tuple(_again(item, depth) for item in items), closer)
+
+
+def _builder(element: str, condition: Answer) -> Answer:
+    """`{x : x = 2}` is the set `{2}`; a condition of another kind stays one."""
+    letter = element[0] if _ELEMENT.fullmatch(element) else ""
+    if isinstance(condition, Relation) and condition.signs == ("=",) and condition.parts[0] == _letter(letter):
+        return Bracket("\\{", condition.parts[1:], "\\}")
+    return Builder(condition)
+
+
+def _letter(letter: str) -> Quantity:
+    return Quantity(Name(letter), letter)
 
 
 def _matrix(text: str, depth: int) -> Answer:
