@@ -19,11 +19,12 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from rema_agents.weight_files import read
+from rema_agents.weight_files import read_files
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+_INDEX = "model.safetensors.index.json"
 _NAMED = 3
 _UNREADABLE = (OSError, RuntimeError, EOFError, KeyError, json.JSONDecodeError, SafetensorError, pickle.UnpicklingError)
 _COMPARED = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -47,14 +48,8 @@ def load_causal_lm(
     from transformers import AutoModelForCausalLM
 
     told: dict[str, Any] = {"output_loading_info": True, "ignore_mismatched_sizes": True, **settings}
-    try:
-        with _without_its_table():
-            model, found = AutoModelForCausalLM.from_pretrained(folder, **told)
-    except torch.OutOfMemoryError:
-        raise
-    except _UNREADABLE as error:
-        said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        raise ValueError(f"{folder}: its weights cannot be read: {said}") from error
+    with _readable(folder), _without_its_table():
+        model, found = AutoModelForCausalLM.from_pretrained(folder, **told)
     _refuse_unlike(folder, found)
     for name, parameter in model.named_parameters():
         with whole(parameter):
@@ -66,16 +61,42 @@ def check_folder(folder: str | Path) -> None:
     """As `load_causal_lm`, but keeps nothing: for an engine that reads the folder by itself. Raises what it raises.
 
     What tensors a folder needs that is quantised, or unknown to transformers' causal models, the engine alone knows.
+    Numbers are looked at in safetensors alone.
     """
-    from huggingface_hub import snapshot_download
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig
 
     config = AutoConfig.from_pretrained(folder)
     if type(config) in MODEL_FOR_CAUSAL_LM_MAPPING and not hasattr(config, "quantization_config"):
         load_causal_lm(folder, device_map="meta")
-    files = folder if Path(folder).is_dir() else snapshot_download(str(folder), allow_patterns="*.safetensors")
-    for name, tensor in read(str(files), torch.device("cpu")):
-        _refuse_not_finite(folder, name, tensor)
+    with _readable(folder):
+        for name, tensor in read_files(_weight_files(folder), torch.device("cpu")):
+            _refuse_not_finite(folder, name, tensor)
+
+
+def _weight_files(folder: str | Path) -> list[Path]:
+    """The safetensors that a model is read from: a set on the hub may hold the same weights in others once more."""
+    from huggingface_hub import snapshot_download
+
+    def found(*names: str) -> list[Path]:
+        local = folder if Path(folder).is_dir() else snapshot_download(str(folder), allow_patterns=list(names))
+        return sorted(path for name in names for path in Path(local).glob(name))
+
+    index = found(_INDEX)
+    if not index:
+        return found("model*.safetensors")
+    return found(*sorted(set(json.loads(index[0].read_text(encoding="utf-8"))["weight_map"].values())))
+
+
+@contextmanager
+def _readable(folder: str | Path) -> Iterator[None]:
+    """Within: files that cannot be read are a ValueError that names their folder."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise
+    except _UNREADABLE as error:
+        said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        raise ValueError(f"{folder}: its weights cannot be read: {said}") from error
 
 
 def _refuse_not_finite(folder: str | Path, name: str, tensor: Tensor) -> None:

@@ -48,9 +48,14 @@ def shared_memory_folder() -> str | None:
 
 def read(folder: str, device: torch.device) -> Iterator[tuple[str, Tensor]]:
     """What was written there, one after the other, on a device."""
+    return read_files(sorted(Path(folder).glob("*.safetensors")), device)
+
+
+def read_files(paths: Iterable[Path], device: torch.device) -> Iterator[tuple[str, Tensor]]:
+    """The tensors of safetensors files, one after the other, on a device."""
     from safetensors import safe_open
 
-    for path in sorted(Path(folder).glob("*.safetensors")):
+    for path in paths:
         with safe_open(path, "pt") as shard:
             for name in shard.keys():  # noqa: SIM118 (no mapping)
                 yield name, shard.get_tensor(name).to(device)

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from rema_agents.hf import HFSampler
-from rema_agents.pretrained import check_folder, load_causal_lm
+from rema_agents.pretrained import _weight_files, check_folder, load_causal_lm
 from rema_agents.tiny import MODEL_FOLDER
 
 DOWN = "model.layers.0.mlp.down_proj.weight"
@@ -94,6 +94,42 @@ def test_a_folder_that_is_whole_is_loaded_as_it_is(folder: Path) -> None:
     loaded = dict(load_causal_lm(folder, dtype=torch.float32).named_parameters())
     assert loaded.keys() == held.keys()
     assert all(torch.equal(loaded[name], held[name]) for name in held)
+
+
+def parted(folder: Path) -> Weights:
+    """The folder's weights in two files under an index, with a copy beside them that no index names; the first part."""
+    weights = load_file(MODEL_FOLDER / "model.safetensors")
+    parts: dict[str, Weights] = {"part-1.safetensors": {DOWN: weights.pop(DOWN)}, "part-2.safetensors": weights}
+    for name, part in parts.items():
+        save_file(part, folder / name, {"format": "pt"})
+    files = {tensor: name for name, part in parts.items() for tensor in part}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": files}))
+    (folder / "model.safetensors").rename(folder / "consolidated.safetensors")
+    return parts["part-1.safetensors"]
+
+
+def test_of_a_folder_with_an_index_the_files_that_it_names_are_looked_at(folder: Path) -> None:
+    part = parted(folder)
+    (folder / "consolidated.safetensors").write_bytes(b"none of them")
+    check_folder(folder)
+    save_file(with_number(float("nan"))(part), folder / "part-1.safetensors", {"format": "pt"})
+    with pytest.raises(ValueError, match=f"numbers in {DOWN} are not finite"):
+        check_folder(folder)
+
+
+def test_of_a_hub_name_those_files_alone_are_fetched(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+
+    def fetched(name: str, allow_patterns: list[str]) -> str:
+        asked.append(allow_patterns)
+        return str(folder)
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", fetched)
+    assert [path.name for path in _weight_files("owner/model")] == ["model.safetensors"]
+    parted(folder)
+    assert [path.name for path in _weight_files("owner/model")] == ["part-1.safetensors", "part-2.safetensors"]
+    index = ["model.safetensors.index.json"]
+    assert asked == [index, ["model*.safetensors"], index, ["part-1.safetensors", "part-2.safetensors"]]
 
 
 def test_an_adapter_beside_its_base_is_loaded_and_checked(folder: Path) -> None:
