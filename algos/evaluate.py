@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -209,36 +210,34 @@ def report(config: EvaluateConfig, world: World, sets: Mapping[str, Sequence[Pro
     room, seed, model = Room.of(config), config.common.seed, config.model
     if config.cross_play:  # two teams play, and a GPU is there once
         model = replace(model, vllm_gpu_memory_utilization=model.vllm_gpu_memory_utilization / 2)
-    team = make_team(model, world.agents, precision, model=config.target, room=room, seed=seed)
-    for policy in team.policies:
-        if (said := mismatch(policy.folder, world.system_prompts)) is not None:
-            console.warn(said)
-    folder = RunFolder(Path(config.common.output_dir)) if config.common.output_dir else None
-    if folder is not None:
-        folder.write_config({**flatten(config), "model_name_or_path": config.target})
-        write_prompts(folder.path, world.system_prompts)
-    scores = evaluate_sets(team, evaluation, sets, greedy=True)
-    for name, score in scores.items():
-        console.say(
-            f"{name}: {len(sets[name])} problems, accuracy {score.accuracy:.3f} ({len(score.episodes)} episodes at "
-            f"temperature {config.evaluation.eval_temperature:g}), greedy {score.accuracy_greedy:.3f}, "
-            f"finished {finished(score.episodes):.1%}"
-        )
-        for doubt in score.doubts():
-            console.warn(f"{name}: {doubt}")
+    with closing(make_team(model, world.agents, precision, model=config.target, room=room, seed=seed)) as team:
+        for policy in team.policies:
+            if (said := mismatch(policy.folder, world.system_prompts)) is not None:
+                console.warn(said)
+        folder = RunFolder(Path(config.common.output_dir)) if config.common.output_dir else None
         if folder is not None:
-            folder.write_evaluation(name, score.episodes)
-        if config.influence:
-            console.say(f"{name}: influence on the answer: {influences(config, team, evaluation, score.episodes)}")
-    if folder is not None:
-        found = {name: {"accuracy": s.accuracy, "accuracy_greedy": s.accuracy_greedy} for name, s in scores.items()}
-        folder.write_summary({"model": config.target, "evaluation": found, **provenance(world)})
-    if config.cross_play:
-        before = make_team(model, world.agents, precision, room=room, seed=seed)
-        for name, problems in sets.items():
-            console.show(cross_play_table(name, cross_play(before, team, evaluation, problems)))
-        before.close()
-    team.close()
+            folder.write_config({**flatten(config), "model_name_or_path": config.target})
+            write_prompts(folder.path, world.system_prompts)
+        scores = evaluate_sets(team, evaluation, sets, greedy=True)
+        for name, score in scores.items():
+            console.say(
+                f"{name}: {len(sets[name])} problems, accuracy {score.accuracy:.3f} ({len(score.episodes)} episodes at "
+                f"temperature {config.evaluation.eval_temperature:g}), greedy {score.accuracy_greedy:.3f}, "
+                f"finished {finished(score.episodes):.1%}"
+            )
+            for doubt in score.doubts():
+                console.warn(f"{name}: {doubt}")
+            if folder is not None:
+                folder.write_evaluation(name, score.episodes)
+            if config.influence:
+                console.say(f"{name}: influence on the answer: {influences(config, team, evaluation, score.episodes)}")
+        if folder is not None:
+            found = {name: {"accuracy": s.accuracy, "accuracy_greedy": s.accuracy_greedy} for name, s in scores.items()}
+            folder.write_summary({"model": config.target, "evaluation": found, **provenance(world)})
+        if config.cross_play:
+            with closing(make_team(model, world.agents, precision, room=room, seed=seed)) as before:
+                for name, problems in sets.items():
+                    console.show(cross_play_table(name, cross_play(before, team, evaluation, problems)))
 
 
 def influences(config: EvaluateConfig, team: Team, evaluation: Evaluation, episodes: Sequence[Episode]) -> str:

@@ -18,7 +18,7 @@ from algos.alarms import COLLAPSE, alarm_metrics
 from algos.checkpoint import save_checkpoint, save_weights
 from algos.collect import collect
 from algos.comparable import asked
-from algos.evaluate import Scores, evaluate_sets, provenance
+from algos.evaluate import NothingPlayed, Scores, evaluate_sets, provenance
 from algos.groups import vary
 from algos.interrupt import Interrupts, Stopped
 from algos.learning import learn
@@ -34,6 +34,9 @@ def train(run: Run) -> dict[str, Any]:
     """Train to the end of the run; returns its summary, which is also in summary.json.
 
     Ctrl-C and SIGTERM stop after what is under way, save a checkpoint, say where, and exit with 130 and 143.
+
+    Raises:
+        NothingPlayed: all dialogues of an evaluation were aborted; what was learnt before it is in a checkpoint.
     """
     config, progress = run.config, run.progress
     run.console.progress("steps", progress.step, config.run.max_steps)
@@ -57,6 +60,10 @@ def train(run: Run) -> dict[str, Any]:
             interrupts.agreed()
             run.console.say(f"stopped after step {progress.step}; what was done is in {save_checkpoint(run)}")
             raise SystemExit(interrupts.exit_code) from None
+        except NothingPlayed:
+            if progress.before is not None:  # the weights are sound: a resumed run begins with this evaluation
+                save_checkpoint(run)
+            raise
     keep_best(run, after)
     run.folder.write_folder("final", lambda folder: save_weights(run, folder))
     return summarise(run, after)

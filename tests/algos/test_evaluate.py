@@ -12,6 +12,7 @@ import pytest
 
 from algos.evaluate import EvaluateConfig, Evaluation, Scores, main
 from algos.metrics import aborted, accuracy, grading_failures
+from algos.team import Team
 from algos.world import make_world, read_system_prompts
 from rema_agents.episodes import read_episodes
 from rema_agents.play import play
@@ -87,13 +88,18 @@ def test_any_file_can_be_evaluated_on(tmp_path: Path, capsys: pytest.CaptureFixt
     assert capsys.readouterr().out.startswith("mine: 1 problems, accuracy ")
 
 
-def test_an_evaluation_in_which_all_dialogues_were_aborted_has_no_score(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_evaluation_in_which_all_dialogues_were_aborted_has_no_score(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    closed: list[Team] = []
+    monkeypatch.setattr(Team, "close", lambda team: closed.append(team))
     with pytest.raises(SystemExit) as exit_:
         main(["embedded", *FEW, "--dialogue-timeout", "1e-9"])
     assert exit_.value.code == 1
     out, err = capsys.readouterr()
     assert "accuracy" not in out
     assert err.startswith("python -m algos.evaluate: there is no score: all 24 dialogues were aborted")
+    assert closed, "an engine is stopped however it ends"
 
 
 def test_what_speaks_against_a_score_is_said_beside_it() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from algos.disk_full import DiskFull
 from algos.launch import launch
 from algos.learner import Learner
 from algos.memory import OutOfMemory, mending
+from algos.rollout import play_on_all_ranks
 from algos.run_folder import RunFolder
 from rema_agents.episodes import read_episodes
 from tests.algos.steps import steps_of
@@ -245,3 +247,33 @@ def test_a_full_disk_is_told_by_any_library_in_its_own_words(tmp_path: Path) -> 
 
     with pytest.raises(DiskFull):
         RunFolder(tmp_path / "run").write_folder("best", fill)
+
+
+def test_what_was_learnt_before_an_evaluation_without_a_score_is_kept_and_evaluated_when_the_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calls = itertools.count()
+
+    def too_slow_after_training(*args: Any, **told: Any) -> Any:
+        return play_on_all_ranks(*args, **(told if next(calls) < 2 else told | {"time_limit": 1e-9}))
+
+    folder = tmp_path / "run"
+    monkeypatch.setattr("algos.evaluate.play_on_all_ranks", too_slow_after_training)
+    with pytest.raises(SystemExit) as exit_:
+        run(folder, "--max-steps", "1", "--save-steps", "0")
+    assert exit_.value.code == 1
+    said = capsys.readouterr().err
+    assert "there is no score: all 4 dialogues were aborted" in said
+    assert f"{folder / 'checkpoint-1'} is whole: go on from it with --resume-from-checkpoint latest" in said
+    monkeypatch.undo()
+    run(folder, "--max-steps", "1", "--resume-from-checkpoint", "latest")
+    assert ["eval/heldout/accuracy" in line for line in steps_of(folder)] == [True]
+
+
+def test_a_first_evaluation_without_a_score_leaves_no_checkpoint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        run(tmp_path / "run", "--dialogue-timeout", "1e-9")
+    assert exit_.value.code == 1
+    assert "no checkpoint was written yet, after 0 steps" in capsys.readouterr().err
