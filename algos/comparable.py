@@ -9,14 +9,17 @@ import hashlib
 import json
 
 from algos.evaluate import provenance
+from algos.schedule import last_rounds
 from algos.state import Run
 
 
 def asked(run: Run) -> dict[str, str]:
     """Evaluation set -> sixteen hexadecimal digits that name its problems and how they are asked and graded."""
-    config, evaluation = run.config, run.config.evaluation
+    config, env, evaluation = run.config, run.config.env, run.config.evaluation
     how = {
-        "env": (config.env.env, config.env.process, evaluation.eval_max_rounds or config.env.max_rounds),
+        "env": (env.env, env.env_kwargs, env.process, env.on_cut),
+        "rounds": evaluation.eval_max_rounds or last_rounds(env.max_rounds),
+        "chat": (config.model.chat_template_kwargs, config.model.share_thinking, config.limits.max_prompt_length),
         "length": evaluation.eval_max_completion_length or config.limits.max_completion_length,
         "temperature": evaluation.eval_temperature,
         **{name: value for name, value in provenance(run.world).items() if name != "version"},
@@ -31,14 +34,11 @@ def _digest(value: object) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
-def forget_what_no_longer_compares(run: Run) -> bool:
-    """Leave out accuracies before training that were measured otherwise than is now.
-
-    Returns whether there are such; then no later score compares with that of best/ either.
-    """
+def forget_what_no_longer_compares(run: Run) -> None:
+    """Leave out accuracies before training that were measured otherwise than is now."""
     progress, now = run.progress, asked(run)
     if progress.before is None or progress.asked == now:
-        return False
+        return
     same = {name for name, digest in now.items() if progress.asked.get(name) == digest}
     other = ", ".join(name for name in now if name not in same) or "fewer sets"
     run.console.warn(
@@ -47,4 +47,3 @@ def forget_what_no_longer_compares(run: Run) -> bool:
     )
     progress.before = {name: scores for name, scores in progress.before.items() if name in same}
     progress.asked = now
-    return True

@@ -7,6 +7,7 @@ from typing import Any
 
 from algos import ranks
 from algos.alarms import Alarms
+from algos.best import take_up_best
 from algos.checkpoint import load_checkpoint, read_progress
 from algos.claim import LATEST
 from algos.comparable import forget_what_no_longer_compares
@@ -44,25 +45,27 @@ def take_up(run: Run, checkpoint: Path | None, console: Console) -> None:
     """Bring a run to where it starts. What its folder holds beyond that is set aside, or made again.
 
     Steps after the checkpoint are made again, so their records go; what is no longer this run's is kept in earlier-1/:
-    the result of a run that goes on beyond it, everything where there is no checkpoint to go on from.
+    the result of a run that goes on beyond it, best/ where it is of a later step or was measured otherwise, everything
+    where there is no checkpoint to go on from.
     """
     folder = run.folder
-    stale: tuple[str, ...] = () if folder.latest() else RECORDS
+    stale = set() if folder.latest() else set(RECORDS)
     if checkpoint is None:
         if run.config.run.resume_from_checkpoint:
             console.say(f"there is no checkpoint in {folder.path} yet: starting from the beginning")
     else:
         load_checkpoint(run, checkpoint)
         if goes_beyond_its_result(run):
-            stale += RESULT
-        if forget_what_no_longer_compares(run):
-            stale += ("best",)
-    aside = folder.set_aside(*dict.fromkeys(stale))
+            stale.update(RESULT)
+        forget_what_no_longer_compares(run)
+        if take_up_best(run):
+            stale.discard("best")
+        else:
+            stale.add("best")
+    aside = folder.set_aside(*stale)
     if aside is not None:
         console.say(f"what an earlier start left and this one does not go on from is in {aside}")
     if checkpoint is not None:
-        if not ranks.gather((folder.path / "best").is_dir())[0]:  # a branch begins without, and after best/ was moved
-            run.progress.best_step, run.progress.best_score = None, -1.0
         folder.forget_after(run.progress.step, logged=run.progress.logged)
         run.alarms = Alarms(logged_until_now(run))
         console.say(f"resumed from {checkpoint}, after step {run.progress.step}")

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from algos.alarms import COLLAPSE, alarm_metrics
+from algos.best import keep_best
 from algos.checkpoint import save_checkpoint, save_weights
 from algos.collect import collect
 from algos.comparable import asked
@@ -211,16 +212,6 @@ def warn_of_cold_start(run: Run, episodes: Sequence[Episode]) -> None:
             f"in the first evaluation only {finished(episodes):.0%} of dialogues finished, and others are paid nothing "
             f"unless told otherwise; {COLD_START}"
         )
-
-
-def keep_best(run: Run, scores: Mapping[str, Scores]) -> None:
-    """Keep the weights in best/ where they score higher than all before, by the mean over evaluation sets."""
-    if not scores:
-        return
-    score = float(np.mean([s.accuracy for s in scores.values()]))
-    if score > run.progress.best_score:
-        run.progress.best_score, run.progress.best_step = score, run.progress.step
-        run.folder.write_folder("best", lambda folder: save_weights(run, folder))
 
 
 def summarise(run: Run, after: Mapping[str, Scores]) -> dict[str, Any]:

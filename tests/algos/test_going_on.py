@@ -6,11 +6,19 @@ import json
 import shutil
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from algos.command_line import parse
+from algos.comparable import asked
+from algos.config import TrainConfig
+from algos.evaluate import evaluate_sets
+from algos.world import make_world
+from rema_env.transcript import Problem
 from tests.algos.steps import steps_of
 
 if TYPE_CHECKING:
@@ -215,3 +223,67 @@ def test_a_step_that_was_stopped_before_its_evaluation_is_logged_once_however_of
         run(*where, "--resume-from-checkpoint", str(tmp_path / "run" / "checkpoint-2"))
         lines = steps_of(tmp_path / "run")
         assert [(line["step"], "eval/heldout/accuracy" in line) for line in lines] == [(1, False), (2, True), (3, True)]
+
+
+def best_of(folder: Path) -> tuple[int, float]:
+    held = json.loads((folder / "best" / "score.json").read_text())
+    summary = json.loads((folder / "summary.json").read_text())
+    assert (summary["best_step"], summary["best_accuracy"]) == (held["step"], held["score"])
+    return held["step"], held["score"]
+
+
+def test_best_weights_are_those_of_the_highest_score_whenever_a_run_was_over_and_went_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    given = iter((0.5, 0.9, 0.4, 0.6))
+
+    def scoring(*args: Any, **told: Any) -> Any:
+        return {name: replace(score, accuracy=next(given)) for name, score in evaluate_sets(*args, **told).items()}
+
+    def goes_on_to(step: int, checkpoint: str) -> None:
+        run("--max-steps", str(step), "--resume-from-checkpoint", checkpoint, "--output-dir", str(folder))
+
+    monkeypatch.setattr("algos.trainer.evaluate_sets", scoring)
+    run("--max-steps", "1", "--output-dir", str(folder))
+    weights = (folder / "best" / "policy" / "model.safetensors").read_bytes()
+    assert best_of(folder) == (1, 0.9)
+    for step in (2, 3):  # 0.4, then 0.6: neither is better, and step 1 itself is not evaluated again
+        goes_on_to(step, "latest")
+        assert best_of(folder) == (1, 0.9)
+        assert (folder / "best" / "policy" / "model.safetensors").read_bytes() == weights
+    assert weights == (folder / "checkpoint-1" / "policy" / "model.safetensors").read_bytes()
+
+
+def test_best_weights_of_a_step_that_is_made_again_are_set_aside(folder: Path) -> None:
+    said = folder / "best" / "score.json"
+    said.write_text(json.dumps({**json.loads(said.read_text()), "step": 2, "score": 2.0}))
+    run("--max-steps", "2", "--resume-from-checkpoint", "latest", "--output-dir", str(folder))
+    assert best_of(folder)[0] == 2
+    assert best_of(folder)[1] <= 1
+    assert json.loads((folder / "earlier-1" / "best" / "score.json").read_text())["score"] == 2.0
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ["--env-kwargs", '{"actions": "json"}'],
+        ["--on-cut", "continue"],
+        ["--max-prompt-length", "4000"],
+        ["--chat-template-kwargs", '{"enable_thinking": false}'],
+        ["--share-thinking"],
+        ["--max-rounds", "4:0,5:100"],
+    ],
+)
+def test_whatever_an_evaluation_depends_on_tells_it_from_others(other: list[str]) -> None:
+    assert asked(evaluating(*other)) != asked(evaluating())
+
+
+def test_an_evaluation_is_under_the_rounds_that_a_schedule_ends_with() -> None:
+    assert asked(evaluating("--max-rounds", "1:0,5:100")) == asked(evaluating("--max-rounds", "5"))
+
+
+def evaluating(*argv: str) -> Any:
+    """What `asked` reads of a run."""
+    config = parse(TrainConfig, list(argv), prog="test")
+    return SimpleNamespace(config=config, world=make_world(config.env), sets={"one": [Problem("1", "1+1", "2")]})
