@@ -74,6 +74,7 @@ SIGNALS: Mapping[str, tuple[str, Callable[[Series], bool]]] = {
     "grading/timed_out": ("grading", above(FEW)),
     "grading/out_of_memory": ("grading", above(FEW)),
 }
+ALARM = "alarm/"
 COLLAPSE = ("reward", "sampling/reward")
 """The signals that are the collapse itself; the others may tell of it before."""
 
@@ -123,6 +124,8 @@ def moved(history: Sequence[Mapping[str, float]]) -> list[Moved]:
 
 
 def _rule(name: str) -> Callable[[Series], bool] | None:
+    if name.startswith(ALARM):  # a stored line holds them beside the signals that they are of
+        return None
     for ending, (_, rule) in SIGNALS.items():
         if name == ending or name.endswith(f"/{ending}"):
             return rule
@@ -170,4 +173,4 @@ class Alarms:
 
 def alarm_metrics(found: Sequence[Moved]) -> dict[str, float]:
     """`alarm/<signal>`: 1 where a signal is outside its band."""
-    return {f"alarm/{m.signal}": 1.0 for m in found}
+    return {ALARM + m.signal: 1.0 for m in found}

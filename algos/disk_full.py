@@ -32,7 +32,7 @@ def room_for(target: Path, run: Path) -> Iterator[None]:
 def no_room(error: Exception, path: Path) -> bool:
     """Whether a full disk, or a limit on files, is behind an error; libraries tell of it in errors of their own."""
     in_words = any(words in str(error) for words in ("No space left", "File too large"))
-    return tells_no_room(error) or in_words or shutil.disk_usage(path).free < 2**20
+    return tells_no_room(error) or in_words or (path.exists() and shutil.disk_usage(path).free < 2**20)
 
 
 def tells_no_room(error: BaseException) -> bool:

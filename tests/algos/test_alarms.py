@@ -76,6 +76,12 @@ def test_a_resumed_run_remembers_what_moved_before() -> None:
     assert Alarms(history).first == Alarms(history[:-1]).look(history[-1])[0]
 
 
+def test_an_alarm_that_a_stored_step_holds_is_no_signal() -> None:
+    last = {"step": 1, "grading/crashed": 0.9}
+    stored = last | alarm_metrics(moved([last]))
+    assert [m.signal for m in Alarms([stored]).now] == ["grading/crashed"]
+
+
 def test_a_number_that_is_none_raises_no_alarm_and_no_error() -> None:
     assert moved(run({"grad_norm": float("nan")})) == []
 

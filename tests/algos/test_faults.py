@@ -16,7 +16,7 @@ import torch
 from algos import grpo, scoring
 from algos import learner as learner_module
 from algos.command_line import parse
-from algos.disk_full import DiskFull
+from algos.disk_full import DiskFull, room_for
 from algos.launch import launch
 from algos.learner import Learner
 from algos.memory import OutOfMemory, mending
@@ -277,3 +277,8 @@ def test_a_first_evaluation_without_a_score_leaves_no_checkpoint(
         run(tmp_path / "run", "--dialogue-timeout", "1e-9")
     assert exit_.value.code == 1
     assert "no checkpoint was written yet, after 0 steps" in capsys.readouterr().err
+
+
+def test_where_a_run_folder_is_gone_the_error_is_the_one_that_came_first(tmp_path: Path) -> None:
+    with pytest.raises(KeyError, match="cause"), room_for(tmp_path / "gone" / "best", tmp_path / "gone"):
+        raise KeyError("cause")
