@@ -4,7 +4,8 @@ Bytes on one GPU, with P parameters a policy, R ranks, T tokens a micro-batch, b
 
     weights          b P / (R under ZeRO-3)                       each policy that learns; a frozen one b P
     master weights   4 P / (R under ZeRO-1..3)                    with bfloat16; in host memory with optimizer offload
-    gradients        4 P / (R under ZeRO-2..3)                    summed over micro-batches in float32
+    gradients        4 P / (R under ZeRO-2..3)                    summed over micro-batches in float32; under ZeRO-3 a
+                                                                  buffer that stays, of every policy that learns
     optimizer        8 P / (R under ZeRO-1..3) for AdamW, 0 for SGD
     activations      checkpointed: b T H L + one layer's b T (16 H + 5 I); else b T L (16 H + 5 I)
     logits           3 chunks of 64 MiB
@@ -172,10 +173,12 @@ def make_plan(config: TrainConfig, shape: Shape, policies: int, learning: int, g
     )
     at_once = 1 if moves else learning  # of several policies only the one that learns has its states on the GPU
     on_gpu = {} if offloaded else {name: size * at_once / learning for name, size in states.items()}
+    stays = stage == 3 and not offloaded  # the buffer of gradients: DeepSpeed moves ZeRO-3's states, but never this
+    buffer = 4.0 * trained * learning / R if stays else 0.0
     update = {
         "weights": weights,
         "adapters": adapters,
-        "gradients": 4.0 * trained * at_once / by_2,
+        "gradients": buffer or 4.0 * trained * at_once / by_2,
         **on_gpu,
         "activations": activations(config, shape, b),
         "logits": 3 * 4.0 * CHUNK_ELEMENTS,
@@ -186,6 +189,7 @@ def make_plan(config: TrainConfig, shape: Shape, policies: int, learning: int, g
     sample = {
         "weights": 0.0 if base_moves else weights,
         "adapters": adapters,
+        "gradients": buffer,
         **({} if moves else on_gpu),
         "reference": update["reference"],
         "sampler weights": float(b * P * copies),

@@ -68,6 +68,7 @@ def test_the_plan_of_a_7b_model_on_four_gpus_is_the_one_worked_by_hand(
     }
     sampling = {
         "weights": 2 * P / 4,
+        "gradients": 4 * P / 4,
         "sampler weights": 2 * P,
         "keys and values": 16 * (4096 + 512) * 2 * 28 * 512 * 2 / 1e9,
         "libraries": 1.5,
@@ -125,13 +126,15 @@ def test_a_7b_pair_with_adapters_fits_one_small_gpu(qwen: Path, capsys: pytest.C
 def test_of_two_policies_only_the_one_that_learns_has_its_states_on_the_gpu(
     qwen: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    argv = ["--model-name-or-path", str(qwen), "--team", "separate", "--zero-stage", "3", "--gpus", "4x48GB"]
+    argv = ["--model-name-or-path", str(qwen), "--team", "separate", "--zero-stage", "3", "--gpus", "4x64GB"]
     argv += ["--vllm-gpu-memory-utilization", "0.75", "--micro-batch-tokens", "8192"]
     one = planned(capsys, *argv)
-    both = planned(capsys, *argv, "--gpus", "4x96GB", "--no-offload-while-sampling")
-    for part, size in (("optimizer states", 8), ("master weights", 4), ("gradients", 4)):
+    both = planned(capsys, *argv, "--gpus", "4x128GB", "--no-offload-while-sampling")
+    for part, size in (("optimizer states", 8), ("master weights", 4)):
         assert one["GPU, update"][part] == pytest.approx(size * 7.615616512 / 4, abs=0.006)
         assert both["GPU, update"][part] == pytest.approx(2 * one["GPU, update"][part], abs=0.02)
+    buffers = [plan[phase]["gradients"] for plan in (one, both) for phase in ("GPU, update", "GPU, sampling")]
+    assert buffers == pytest.approx([2 * 4 * 7.615616512 / 4] * 4, abs=0.006)
     assert one["host"]["optimizer states and master weights"] == pytest.approx(2 * 12 * 7.615616512, abs=0.01)
 
 
