@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import pickle
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.distributed
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 _INDEX = "model.safetensors.index.json"
 _NAMED = 3
 _UNREADABLE = (OSError, RuntimeError, EOFError, KeyError, json.JSONDecodeError, SafetensorError, pickle.UnpicklingError)
+_OF_THE_MACHINE = (torch.OutOfMemoryError, torch.AcceleratorError, torch.distributed.DistError)
+_GLOOS = re.compile("gloo|by peer|Broken pipe")
+"""Where ranks read together and one has died, the others are told so, by gloo in a RuntimeError."""
 _COMPARED = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 """Types of weights that may be infinite or no number, and that torch can compare."""
 
@@ -92,9 +97,9 @@ def _readable(folder: str | Path) -> Iterator[None]:
     """Within: files that cannot be read are a ValueError that names their folder."""
     try:
         yield
-    except torch.OutOfMemoryError:
-        raise
     except _UNREADABLE as error:
+        if isinstance(error, _OF_THE_MACHINE) or (isinstance(error, RuntimeError) and _GLOOS.search(str(error))):
+            raise
         said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         raise ValueError(f"{folder}: its weights cannot be read: {said}") from error
 

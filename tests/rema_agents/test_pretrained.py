@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+from transformers import AutoModelForCausalLM
 
 from rema_agents.hf import HFSampler
 from rema_agents.pretrained import _weight_files, check_folder, load_causal_lm
@@ -77,6 +79,25 @@ def test_an_index_that_leads_nowhere_is_refused(index: str, folder: Path) -> Non
     (folder / "model.safetensors.index.json").write_text(index)
     with pytest.raises(ValueError, match="model: its weights cannot be read: "):
         load_causal_lm(folder)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory"),
+        torch.AcceleratorError("CUDA error: an illegal memory access was encountered"),
+        torch.distributed.DistBackendError("NCCL communicator was aborted"),
+        RuntimeError("[gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:3411"),
+    ],
+)
+def test_what_is_no_fault_of_the_files_is_told_as_it_is(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*args: object, **told: object) -> None:
+        raise error
+
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", fails)
+    with pytest.raises(type(error)) as raised:
+        load_causal_lm(MODEL_FOLDER)
+    assert raised.value is error
 
 
 @pytest.mark.parametrize("load", [load_causal_lm, check_folder])
