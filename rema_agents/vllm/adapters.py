@@ -36,7 +36,8 @@ class Adapters:
 
     Attributes:
         checksum: None: no whole weights arrive.
-        checksums: name -> of the adapter's weights as they arrived in the engine; of none that it has not taken yet.
+        checksums: name -> of the adapter's file, which the engine's process reads once more after it has taken it (what
+            it holds itself is packed otherwise); of none that it has not taken yet.
         whole: it is no whole model that is handed over, so an engine that sleeps has to keep the base.
     """
 

@@ -28,10 +28,16 @@ class Reload:
         return weights.checksum
 
     def take_adapter(self, name: str, number: int, folder: str) -> int:
-        """Load an adapter anew, from peft's files in a folder."""
+        """Load an adapter anew, from peft's files in a folder; the checksum is of these, read once more.
+
+        Raises:
+            RuntimeError: vLLM did not take it.
+        """
         from vllm.lora.request import LoRARequest
 
-        self.add_lora(LoRARequest(name, number, folder, load_inplace=True))  # type: ignore[attr-defined]  # vLLM's
+        adapter = LoRARequest(name, number, folder, load_inplace=True)
+        if not self.add_lora(adapter):  # type: ignore[attr-defined]  # vLLM's worker has it
+            raise RuntimeError(f"vLLM did not take adapter {name} from {folder}")
         return checksum(read(folder, torch.device("cpu")))
 
     def take_chunk(self, chunk: Mapping[str, Any]) -> int:

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from rema_agents.checksum import Counted, checksum
-from rema_agents.vllm import VLLMSampler
+from rema_agents.vllm import Reload, VLLMSampler
 from rema_agents.vllm.adapters import Adapters, AdapterSampler
 from rema_agents.weight_files import read
 from tests.rema_agents.contract import PROMPTS, ask_all, params
@@ -109,3 +109,20 @@ def test_an_adapter_is_written_as_peft_has_it() -> None:
     assert adapters.settings == {"enable_lora": True, "max_lora_rank": 16, "max_loras": 1}
     adapters.remove()
     assert not folder.exists()
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_an_adapter_that_vllm_does_not_take_is_an_error(taken: bool, tmp_path: Path) -> None:
+    pytest.importorskip("vllm")
+
+    class Worker(Reload):
+        def add_lora(self, request: Any) -> bool:
+            assert (request.lora_name, request.lora_int_id, request.load_inplace) == ("meta", 1, True)
+            return taken
+
+    save_file({"a": torch.ones(2)}, tmp_path / "adapter_model.safetensors")
+    if taken:
+        assert Worker().take_adapter("meta", 1, str(tmp_path)) == checksum([("a", torch.ones(2))])
+    else:
+        with pytest.raises(RuntimeError, match="vLLM did not take adapter meta from"):
+            Worker().take_adapter("meta", 1, str(tmp_path))
