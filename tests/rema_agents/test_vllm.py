@@ -36,6 +36,10 @@ pytestmark = [
 ]
 
 
+def test_what_shares_an_engine_runs_in_one_worker(request: pytest.FixtureRequest) -> None:
+    assert "PYTEST_XDIST_WORKER" not in os.environ or request.node.nodeid.endswith("@vllm")
+
+
 @pytest.fixture
 def subject(engine: Engine) -> contract.Subject:
     """An engine with a tied model that takes weights through a shared buffer, and the same model in torch.
