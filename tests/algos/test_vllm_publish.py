@@ -34,7 +34,7 @@ from tests.algos.zero_worker import AGENTS, LOSS
 from tests.rema_agents.contract import forward_logps
 from tests.rema_agents.test_hf import ContinuedEnv
 from tests.rema_agents.test_play import PROBLEMS
-from tests.served import CODEC, needs_vllm, small_folder
+from tests.served import CODEC, needs_vllm, small_folder, small_model
 
 pytestmark = [
     needs_vllm,
@@ -53,11 +53,13 @@ def started(request: pytest.FixtureRequest) -> Iterator[tuple[Path, Any]]:
     if request.param == "tied":
         engine = request.getfixturevalue("engine")
         yield engine.folder, engine.sampler
+        engine.publish(small_model(tied=True), 0)  # as the tests after this one expect it
         return
     served = request.getfixturevalue("served")
     sampler = RemoteSampler(served.url)
     yield served.folder, sampler
     sampler.close()
+    served.start_anew()
 
 
 def played(policy: Policy) -> Batch:
