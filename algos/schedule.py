@@ -83,7 +83,7 @@ def _named(train: str, by_role: dict[str, str]) -> tuple[str, ...]:
 
 def _lengths(train: str, steps: str, roles: int) -> list[int]:
     parts = steps.split(",")
-    if not all(part.strip().isdigit() and int(part) > 0 for part in parts) or len(parts) not in (1, roles):
+    if not all(part.strip().isdecimal() and int(part) > 0 for part in parts) or len(parts) not in (1, roles):
         raise ValueError(
             f"--train {train}: after alternate: comes a number of steps, or {roles} of them, each at least 1"
         )

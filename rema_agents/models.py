@@ -83,7 +83,7 @@ def latest_checkpoint(run: Path) -> Path | None:
 
 def checkpoints(run: Path) -> list[Path]:
     """All whole checkpoints of a run, oldest first."""
-    found = (p for p in run.glob("checkpoint-*") if p.name.removeprefix("checkpoint-").isdigit())
+    found = (p for p in run.glob("checkpoint-*") if p.name.removeprefix("checkpoint-").isdecimal())
     return sorted(found, key=step_of)
 
 

@@ -47,7 +47,7 @@ class Atoms(Cursor, ABC):
         token = self.next()
         if not token:
             raise Unreadable("something is missing at the end")
-        if token[0].isdigit() or token[0] == ".":
+        if token[0].isdecimal() or token[0] == ".":
             return self.number(token)
         if token in CLOSERS and token != "\\{":
             return self.bracketed(token)
@@ -80,7 +80,7 @@ class Atoms(Cursor, ABC):
         measured = "." in token or "e" in token.lower()
         if self.peek() in ("\\overline", "\\bar", "\\dot") and token[-1:] != "" and "." in token:
             return Number(repeating(token, self.digits()))
-        if token.isdigit():
+        if token.isdecimal():
             mixed = self.mixed()
             if mixed is not None:
                 return Number(value + mixed)
@@ -96,7 +96,7 @@ class Atoms(Cursor, ABC):
         self.at += 1
         braced = self.take("{")
         digits = self.next()
-        if not digits.isdigit():
+        if not digits.isdecimal():
             raise Unreadable("a bar over something other than digits")
         if braced:
             self.expect("}")
@@ -114,9 +114,9 @@ class Atoms(Cursor, ABC):
             if isinstance(over, Number) and isinstance(under, Number) and is_proper(over.value, under.value):
                 return over.value / under.value
             self.at, self.tokens = start, copy
-        elif self.peek().isdigit() and self.tokens[self.at + 1 : self.at + 2] == ["/"]:
+        elif self.peek().isdecimal() and self.tokens[self.at + 1 : self.at + 2] == ["/"]:
             below = "".join(self.tokens[self.at + 2 : self.at + 3])
-            if below.isdigit() and is_proper(Fraction(int(self.peek())), Fraction(int(below))):
+            if below.isdecimal() and is_proper(Fraction(int(self.peek())), Fraction(int(below))):
                 over_value = int(self.peek())
                 self.at += 3
                 return Fraction(over_value, int(below))
@@ -199,7 +199,7 @@ class Atoms(Cursor, ABC):
         text = self.subscript() if self.peek() == "{" else self.next().lstrip("\\")
         if not text:
             raise Unreadable(f"\\{name} of nothing")
-        if name == "overline" and text.isdigit():
+        if name == "overline" and text.isdecimal():
             raise Unreadable("a bar over digits without a decimal point")
         if name == "text":
             self.at = at
@@ -223,7 +223,7 @@ class Atoms(Cursor, ABC):
             else:
                 after = self.tokens[self.at + 1 : self.at + 2]
                 lone = not after or not self.begins_factor(after[0])
-                base = self.argument() if lone else self.whole() if self.peek().isdigit() else self.atom()
+                base = self.argument() if lone else self.whole() if self.peek().isdecimal() else self.atom()
         power = self.script() if self.take("^") else None
         argument = self.operand()
         call = Call("log", (argument,) if base is None else (argument, base))
@@ -279,7 +279,7 @@ class Atoms(Cursor, ABC):
 
 def _number_or_letter(token: str) -> Expr:
     """A whole number or a letter."""
-    if token.isdigit():
+    if token.isdecimal():
         return Number(decimal(token))
     if len(token) == 1 and token.isalpha():
         return Name(token)

@@ -130,7 +130,7 @@ class _Reader(Atoms):
         return Call("pow", (expr, self.script()))
 
     def script_atom(self) -> Expr:
-        return self.whole() if self.peek()[:1].isdigit() else self.atom()
+        return self.whole() if self.peek()[:1].isdecimal() else self.atom()
 
     def group(self) -> Expr:
         self.expect("{")
@@ -156,10 +156,10 @@ class _Reader(Atoms):
         if self.peek() == "{":
             return self.group()
         token = self.peek()
-        if token.isdigit() and len(token) > 1:
+        if token.isdecimal() and len(token) > 1:
             self.tokens[self.at] = token[1:]
             return Number(Fraction(int(token[0])))
-        if token.isdigit():
+        if token.isdecimal():
             return self.whole()
         return self.atom()
 

@@ -253,7 +253,7 @@ def _times(factor: Quantity, cell: Answer) -> Answer:
 def _based(match: re.Match[str]) -> Answer:
     digits = (match[2] or match[3]).upper()
     written = (match[4] or match[5]).lower()
-    base = int(written) if written.isdigit() else _BASE_WORDS.get(written, 0)
+    base = int(written) if written.isdecimal() else _BASE_WORDS.get(written, 0)
     if not 2 <= base <= 36:
         raise Unreadable(f"the base {written}")
     return Based(match[1] + (digits.lstrip("0") or "0"), base)

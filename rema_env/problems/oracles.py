@@ -94,7 +94,7 @@ class OneMessageOracle:
         return " ".join([*written, BOX.example(results[RESULTS[len(results) - 1]] if results else "?")])
 
     def _carry_out(self, left: str, operator: str, right: str, place: int) -> str:
-        if not (left.isdigit() and right.isdigit()):
+        if not (left.isdecimal() and right.isdecimal()):
             return "?"
         rng = Random(f"{self.seed} slip {place}")
         slip = rng.randrange(1, MODULUS) if rng.random() < self.slip else 0
