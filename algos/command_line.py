@@ -10,17 +10,16 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 import tyro
-import yaml
 
 from algos.config import CommandConfig
 from algos.disk_full import tells_no_room
 from algos.other_names import in_our_words, known_flag, with_our_words
 from algos.presets import PRESETS
 from algos.typed import typed
+from rema_agents.yaml_file import read_yaml
 
 C = TypeVar("C", bound=CommandConfig)
 
@@ -142,17 +141,3 @@ def peek(args: Sequence[str], flag: str) -> str | None:
         if name.replace("_", "-") == f"--{flag}":
             value = rest or (args[i + 1] if i + 1 < len(args) else None)
     return value
-
-
-def read_yaml(path: str, flag: str = "") -> dict[str, Any]:
-    """Settings from a YAML file, which a flag may have named. Raises ValueError where it holds none or is not there."""
-    file, named = Path(path), f"{flag} {path}".lstrip()
-    if not file.is_file():
-        raise ValueError(f"{named}: there is no such file")
-    try:
-        settings = yaml.safe_load(file.read_text(encoding="utf-8-sig"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"{named} is not YAML: {error}") from None
-    if not isinstance(settings, dict):
-        raise ValueError(f"{named} must hold settings as `name: value` lines")
-    return settings

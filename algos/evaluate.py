@@ -21,7 +21,7 @@ from tyro.conf import OmitArgPrefixes as Flat
 from tyro.conf import Positional
 
 from algos import ranks
-from algos.command_line import exit_on_mistakes, flatten, lay_over, parse, read_yaml, with_settings
+from algos.command_line import exit_on_mistakes, flatten, lay_over, parse, with_settings
 from algos.config import CommandConfig, EvalConfig
 from algos.console import Console, hush_libraries
 from algos.cross_play import check_cross_play, cross_play, cross_play_table
@@ -37,6 +37,7 @@ from algos.world import World, eval_sets, make_world, with_env
 from rema_agents.models import run_of
 from rema_agents.play import Progress
 from rema_agents.types import Episode, SamplingParams, Seat
+from rema_agents.yaml_file import read_yaml
 from rema_env.roles import digest
 from rema_env.transcript import Problem, role_of
 

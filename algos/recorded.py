@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pettingzoo import AECEnv
 
-from algos.command_line import flatten, lay_over, read_yaml
+from algos.command_line import flatten, lay_over
 from algos.config import CommandConfig, EvalConfig
 from algos.samplers import servers_of
 from algos.schedule import rounds_at
@@ -18,6 +18,7 @@ from algos.team import policy_names
 from algos.world import make_world
 from rema_agents.chat import ChatCodec
 from rema_agents.models import model_folder
+from rema_agents.yaml_file import read_yaml
 
 
 @dataclass(frozen=True)

@@ -26,10 +26,11 @@ from typing import TYPE_CHECKING, Any
 from tyro.conf import OmitArgPrefixes as Flat
 
 from algos import ranks
-from algos.command_line import exit_on_full_disk, exit_on_mistakes, flatten, parse, peek, read_yaml, with_settings
+from algos.command_line import exit_on_full_disk, exit_on_mistakes, flatten, parse, peek, with_settings
 from algos.config import CommandConfig, LearnerConfig
 from algos.prompts import write_prompts
 from rema_agents.models import EMBEDDED, model_folder
+from rema_agents.yaml_file import read_yaml
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -11,12 +11,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pettingzoo import AECEnv
 
 from algos.config import EnvConfig, EvalConfig
 from algos.schedule import last_rounds
 from rema_agents.models import EMBEDDED
+from rema_agents.yaml_file import read_yaml
 from rema_env.dialogue import DialogueEnv
 from rema_env.problems import Problems
 from rema_env.problems.overlap import overlap
@@ -197,15 +197,10 @@ def _arguments(config: EnvConfig) -> dict[str, Any]:
 
 def read_system_prompts(name: str) -> Mapping[str, str]:
     """role -> text, from a YAML file."""
-    path = Path(name)
-    if not path.is_file():
-        raise ValueError(f"--system-prompts {name}: there is no such file")
-    try:
-        prompts = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"--system-prompts {name} is not YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(prompts, dict) or not all(isinstance(text, str) for text in prompts.values()):
-        raise ValueError(f"--system-prompts {name} must hold `role: text` lines")
+    flag, holds = "--system-prompts", "`role: text` lines"
+    prompts = read_yaml(name, flag, holds=holds)
+    if not all(isinstance(text, str) for text in prompts.values()):
+        raise ValueError(f"{flag} {name} must hold {holds}")
     return prompts
 
 

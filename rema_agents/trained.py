@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from rema_agents.models import EMBEDDED, run_of
 from rema_agents.tiny import SYSTEM_PROMPTS
+from rema_agents.yaml_file import read_yaml
 
 PROMPTS = "system_prompts.yaml"
 """The system prompts, role -> text, in a run's folder and beside the weights that were taught with them."""
@@ -49,7 +48,7 @@ def trained_with(name: str | None, *, process: str | None = None, max_rounds: in
         ValueError: a file of the run cannot be read.
     """
     run = run_of(name) if name else None
-    told = _EMBEDDED if name == EMBEDDED else _read(run / "config.yaml") if run else {}
+    told = _EMBEDDED if name == EMBEDDED else read_yaml(run / "config.yaml") if run else {}
     settings = {name: told.get(name, usual) for name, usual in _USUAL.items()}
     settings["max_rounds"] = _last(settings["max_rounds"])
     own = {name: value for name, value in settings.items() if value != _USUAL[name]} | (told.get("env_kwargs") or {})
@@ -73,19 +72,9 @@ def _kept(name: str | None, run: Path | None) -> dict[str, str] | None:
     path = Path(name or "")
     places = (path, *path.glob("*/"), *([run] if run else ())) if name else ()
     file = next((place / PROMPTS for place in places if (place / PROMPTS).is_file()), None)
-    return None if file is None else _read(file)
+    return None if file is None else read_yaml(file)
 
 
 def _last(max_rounds: int | str) -> int:
     """The limit of rounds that a schedule such as 1:0,4:100 ends with."""
     return int(str(max_rounds).rpartition(",")[2].partition(":")[0])
-
-
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        read = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"{file} cannot be read: {' '.join(str(error).split())}") from None
-    if not isinstance(read, dict):
-        raise ValueError(f"{file} must hold `name: value` lines")
-    return read

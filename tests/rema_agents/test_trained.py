@@ -82,5 +82,5 @@ def test_a_configuration_of_something_else_is_none_of_a_run(run: Path) -> None:
 
 def test_a_file_that_cannot_be_read_is_named(run: Path) -> None:
     (run / "config.yaml").write_text("model_name_or_path: [")
-    with pytest.raises(ValueError, match=r"config\.yaml cannot be read"):
+    with pytest.raises(ValueError, match=r"config\.yaml is not YAML: while parsing"):
         trained_with(str(run))
